@@ -8,6 +8,7 @@ mod harness;
 mod commands;
 
 mod serving {
+    pub(crate) mod arrivals;
     mod bad_input;
     mod batches;
     mod busy_poll;
@@ -45,6 +46,7 @@ mod access {
 }
 
 mod fleet {
+    mod arrivals;
     mod processes;
     mod resp;
     mod versions;

@@ -162,8 +162,13 @@ impl Catalog {
     pub fn serving(&self) -> BTreeMap<String, Serving> {
         let serving = self.tables.iter().map(|(name, table)| {
             let version = table.version();
-            let before = self.past.get(name).and_then(|past| past.before);
-            (name.clone(), Serving { version, before })
+            let past = self.past.get(name);
+            let serving = Serving {
+                version,
+                before: past.and_then(|past| past.before),
+                highest: past.map_or(version, |past| past.highest.max(version)),
+            };
+            (name.clone(), serving)
         });
         serving.collect()
     }

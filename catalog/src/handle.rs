@@ -50,6 +50,7 @@ impl Handle {
         for (name, past) in &mut catalog.past {
             if let Some(serving) = serving.get(name) {
                 past.before = serving.before;
+                past.highest = past.highest.max(serving.highest);
             }
         }
         Ok(Handle {
@@ -202,6 +203,15 @@ impl Prepared<'_> {
     pub fn with_before(mut self, table: &str, before: Option<u64>) -> Self {
         if let Some(past) = self.next.past.get_mut(table) {
             past.before = before;
+        }
+        self
+    }
+
+    /// Says what is known elsewhere of the highest version of the table that ever served.
+    #[must_use]
+    pub fn with_highest(mut self, table: &str, highest: u64) -> Self {
+        if let Some(past) = self.next.past.get_mut(table) {
+            past.highest = past.highest.max(highest);
         }
         self
     }

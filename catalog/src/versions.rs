@@ -19,6 +19,10 @@ millpond_metrics::counters! {
                 "Switches to another version that this table's callers asked for, and that were made."),
             pub failed: std::sync::atomic::AtomicU64 = counter("millpond_table_switches_failed_total",
                 "Switches that were asked for, and after which the version before went on serving."),
+            pub arrived: std::sync::atomic::AtomicU64 = counter("millpond_table_arrivals_total",
+                "New versions that the watcher of this table's folder found, and that served then."),
+            pub arrivals_refused: std::sync::atomic::AtomicU64 = counter("millpond_table_arrivals_refused_total",
+                "New versions that the watcher found and that could not be served."),
         }
     }
 }
@@ -30,6 +34,8 @@ pub struct Serving {
     pub version: u64,
     /// The version that served before it.
     pub before: Option<u64>,
+    /// The highest version that ever served.
+    pub highest: u64,
 }
 
 /// The past of a table that is served.
@@ -39,6 +45,8 @@ pub struct Past {
     pub held: Vec<Arc<Table>>,
     /// The version served before, to which a way back leads; it may be held no more.
     pub before: Option<u64>,
+    /// The highest version that ever served: what a rollback left behind is no new version.
+    pub highest: u64,
     /// The table's own, whatever version it has.
     pub counts: Arc<SwitchCounts>,
 }
@@ -90,6 +98,7 @@ impl<'c> Served<'c> {
             past.before = Some(self.table.version());
             past.held.insert(0, Arc::clone(self.table));
         }
+        past.highest = past.highest.max(self.table.version()).max(table.version());
         past.held.retain(|held| held.version() != table.version());
         past.held.truncate(held_max);
         past
@@ -165,10 +174,12 @@ pub(crate) fn open(
             (Err(_), Some(_)) => None,
             (Err(error), None) => return Err(Error::part("features", name)(error)),
         };
+        let highest = active.map_or(0, |active| active.highest).max(table.version());
         let active = active.filter(|active| active.version == table.version());
         let past = Past {
             held: Vec::new(),
             before: active.and_then(|active| active.before),
+            highest,
             counts,
         };
         return Ok((table, past));

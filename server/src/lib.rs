@@ -14,6 +14,7 @@
 //! ```
 
 mod admin;
+mod arrivals;
 pub mod config;
 pub mod doctor;
 mod encryption;
@@ -41,6 +42,7 @@ pub use program::Program;
 pub use resp::RespAddrs;
 pub use stop::{PARENT_STOP_LATE, STOP_LATE, Stopped};
 
+use arrivals::Arrivals;
 use config::Config;
 use millpond_calls::{Access, Admission, Calls, Host, MethodService};
 use millpond_catalog::{Catalog, Handle};
@@ -151,6 +153,8 @@ pub struct Server {
     resp: RespAddrs,
     /// Asks the threads whether they turn.
     watch: Watch,
+    /// Look for new versions of tables, once it serves.
+    arrivals: Arrivals,
 }
 
 impl Server {
@@ -237,8 +241,9 @@ impl Server {
         let mut server = Server::watched(shared, data, admin, tls)?;
         server.resp = resp;
         let warm = server.warm(&engines);
-        match warm.and_then(|()| server.join(&engines)) {
-            Ok(()) => Ok(server),
+        let joined = warm.and_then(|()| server.join(&engines));
+        match joined.and_then(|()| Arrivals::start(&server.shared, &engines)) {
+            Ok(arrivals) => Ok(Server { arrivals, ..server }),
             Err(error) => {
                 server.close(Instant::now());
                 Err(error)
@@ -262,6 +267,7 @@ impl Server {
             tls,
             resp: RespAddrs::default(),
             watch,
+            arrivals: Arrivals::default(),
         })
     }
 

@@ -83,6 +83,7 @@ impl Server {
 
     /// Ends everything, which a drain until then has left without work; returns what has not ended.
     pub(crate) fn close(self, drained: Instant) -> Vec<String> {
+        self.arrivals.stop();
         let now = Instant::now();
         let ends = drained + ENGINES_LATE;
         let engines = stop_engines(&self.shared, ends);

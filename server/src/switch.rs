@@ -5,6 +5,9 @@
 //! `ACTIVE` is written everything is as it was; and a start after a kill at any moment serves the old version or the new one.
 
 mod answer;
+mod arrive;
+
+pub(crate) use arrive::arrive;
 
 use crate::Shared;
 use answer::answer;
@@ -28,6 +31,8 @@ const LISTINGS_MAX: usize = 16;
 pub(crate) struct Switching {
     /// Set once everything is open and warm.
     pub(crate) engines: OnceLock<Arc<Handle>>,
+    /// A thread that looked for new versions has ended by a panic.
+    pub(crate) has_watcher_died: AtomicBool,
     is_busy: Arc<AtomicBool>,
     listings: Arc<AtomicUsize>,
 }
@@ -67,7 +72,7 @@ impl Switching {
 
 pub(crate) fn busy() -> Refusal {
     let ex = "another switch goes on, and there is one at a time; nothing was changed, try again when it has ended";
-    Refusal::new(Code::Conflict, ex)
+    Refusal::passing(Code::Conflict, ex)
 }
 
 /// Why a switch was not made, as one process tells another.
@@ -75,12 +80,24 @@ pub(crate) fn busy() -> Refusal {
 pub(crate) struct Refusal {
     code: u32,
     pub(crate) ex: String,
+    /// It is nothing of the version: the same switch may be made a moment later.
+    pub(crate) is_passing: bool,
 }
 
 impl Refusal {
     pub(crate) fn new(code: Code, ex: impl Into<String>) -> Refusal {
-        let (code, ex) = (code.number(), ex.into());
-        Refusal { code, ex }
+        Refusal {
+            code: code.number(),
+            ex: ex.into(),
+            is_passing: false,
+        }
+    }
+
+    pub(crate) fn passing(code: Code, ex: impl Into<String>) -> Refusal {
+        Refusal {
+            is_passing: true,
+            ..Refusal::new(code, ex)
+        }
     }
 }
 
@@ -124,6 +141,8 @@ pub(crate) struct Plan {
     pub(crate) version: u64,
     pub(crate) folder: PathBuf,
     pub(crate) step: Step,
+    /// Nobody called for it, so it is made only to a version above all that served.
+    pub(crate) is_arrival: bool,
 }
 
 /// What becomes of the version.
@@ -181,7 +200,7 @@ impl Plan {
                     // is refused. Where it cannot be written, the answer says so in the end. Of several processes another
                     // one may have switched meanwhile: what was written then stays.
                     let (version, before) = (now, past.before);
-                    let _ = Active { version, before }.write_first(&folder);
+                    let _ = Active::of(version, before).write_first(&folder);
                 }
                 let is_fixed = fixed.is_some();
                 Step::Activate { before, is_fixed }
@@ -192,6 +211,7 @@ impl Plan {
             version,
             folder,
             step,
+            is_arrival: false,
         })
     }
 
@@ -221,7 +241,7 @@ impl Plan {
             Step::Activate { is_fixed: true, .. } => Ok(None),
             Step::Activate { before, .. } => {
                 let version = self.version;
-                let written = Active { version, before }.write(&self.folder);
+                let written = Active::of(version, before).write(&self.folder);
                 Ok(written.err().map(|error| error.to_string()))
             }
             Step::Delete => features::delete_unused_version(&self.folder, self.version)
@@ -280,7 +300,8 @@ pub(crate) fn follow(handle: &Handle, all: BTreeMap<String, Serving>) -> Result<
     for (table, serving) in all {
         if own.get(&table).is_some_and(|own| *own != serving) {
             let next = handle.prepare_version(&table, serving.version)?;
-            next.with_before(&table, serving.before).commit(|_| ());
+            let next = next.with_before(&table, serving.before);
+            next.with_highest(&table, serving.highest).commit(|_| ());
         }
     }
     Ok(())
@@ -323,17 +344,30 @@ fn on_thread(
 
 fn switch(shared: &Arc<Shared>, handle: &Handle, call: &VersionsCall, turn: Turn, on_done: OnVersions) {
     let began = Instant::now();
-    let finish = |outcome: Result<(&Plan, Option<String>), Refusal>| {
-        drop(turn);
+    make(shared, handle, call, (turn, false), |outcome| {
         note(handle, call, &outcome, began);
         on_done(match outcome {
             Ok((_, why_not)) => answer(shared, handle, &call.table, why_not),
             Err(refusal) => Err(refusal.into()),
         });
+    });
+}
+
+/// All steps of a switch, then `on_end`, as soon as it serves or will not.
+fn make(
+    shared: &Shared,
+    handle: &Handle,
+    call: &VersionsCall,
+    (turn, is_arrival): (Turn, bool),
+    on_end: impl FnOnce(Result<(&Plan, Option<String>), Refusal>),
+) {
+    let on_end = |outcome| {
+        drop(turn);
+        on_end(outcome);
     };
     let plan = match Plan::of(shared, handle, call) {
-        Ok(plan) => plan,
-        Err(refusal) => return finish(Err(refusal)),
+        Ok(plan) => Plan { is_arrival, ..plan },
+        Err(refusal) => return on_end(Err(refusal)),
     };
     if let Some(member) = &shared.program.member {
         let (told, decided) = sync_channel(1);
@@ -341,26 +375,24 @@ fn switch(shared: &Arc<Shared>, handle: &Handle, call: &VersionsCall, turn: Turn
             let _ = told.try_send(outcome);
         });
         let gone = |_| {
-            Err(Refusal::new(
-                Code::Stopping,
-                "the parent of the processes is gone",
-            ))
+            let ex = "the parent of the processes is gone";
+            Err(Refusal::passing(Code::Stopping, ex))
         };
         let outcome = decided.recv().unwrap_or_else(gone);
-        return finish(outcome.map(|why_not| (&plan, why_not)));
+        return on_end(outcome.map(|why_not| (&plan, why_not)));
     }
-    let decided = open(handle, &plan).and_then(|opened| {
+    let highest = handle.pin().past.get(&plan.table).map_or(0, |past| past.highest);
+    let opened = plan.check_is_above(highest).and_then(|()| open(handle, &plan));
+    let decided = opened.and_then(|opened| {
         if shared.calls.is_stopping() {
-            return Err(Refusal::new(
-                Code::Stopping,
-                "the server is stopping; nothing was changed",
-            ));
+            let ex = "the server is stopping; nothing was changed";
+            return Err(Refusal::passing(Code::Stopping, ex));
         }
         Ok((opened, plan.decide()?))
     });
     match decided {
-        Ok((opened, why_not)) => opened.commit(|| finish(Ok((&plan, why_not)))),
-        Err(refusal) => finish(Err(refusal)),
+        Ok((opened, why_not)) => opened.commit(|| on_end(Ok((&plan, why_not)))),
+        Err(refusal) => on_end(Err(refusal)),
     }
 }
 

@@ -185,8 +185,10 @@ fn watch(watching: &Watching, pulses: &Pulses, stopped: &Receiver<()>) {
 fn ended(shared: &Shared) -> Vec<String> {
     let log = shared.program.log.as_ref().is_some_and(LogHandle::has_died);
     let tls = shared.certificate.get().is_some_and(|tls| tls.has_watch_died());
+    let watcher = shared.switching.has_watcher_died.load(Ordering::Relaxed);
     let beside = [
         (log, "the log's thread"),
+        (watcher, "a thread that watches the folder of a feature table"),
         (tls, "the thread that watches the files of server.tls"),
     ];
     let beside = beside.into_iter().filter(|(has_died, _)| *has_died);

@@ -39,16 +39,16 @@ fn start(host: u8, versions: &[u64]) -> (tempfile::TempDir, Millpond) {
     (folder, server)
 }
 
-fn table(folder: &Path) -> PathBuf {
+pub(super) fn table(folder: &Path) -> PathBuf {
     folder.join("tables/films")
 }
 
-fn log(folder: &Path) -> String {
+pub(super) fn log(folder: &Path) -> String {
     fs::read_to_string(folder.join("millpond.log")).unwrap()
 }
 
 /// The versions that all processes serve, one when they agree.
-fn served(server: &Millpond) -> BTreeSet<u64> {
+pub(super) fn served(server: &Millpond) -> BTreeSet<u64> {
     let lookup = json!({"table": "films", "keys": [0, 1]});
     let one = |_| {
         let (status, answer) = Http::connect(&server.addr).call("features.lookup", &lookup);

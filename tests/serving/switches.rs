@@ -37,9 +37,9 @@ fn switches_under_load_mix_no_versions_and_fail_no_call() {
     });
 }
 
-async fn look_up_until(addr: &str, stop: &AtomicBool, answered: &AtomicU64) {
+pub(super) async fn look_up_until(addr: &str, stop: &AtomicBool, answered: &AtomicU64) {
     let client = Client::connect(addr, Options::default()).await.unwrap();
-    let keys: Vec<u64> = (0..ROWS + 2).collect();
+    let keys: Vec<u64> = (0..ROWS + 9).collect();
     while !stop.load(Ordering::Relaxed) {
         let lookup = Lookup {
             table: "films".into(),

@@ -8,7 +8,7 @@ use std::path::Path;
 
 pub(crate) const DIM: usize = 4;
 pub(crate) const ROWS: u64 = 300;
-const CONFIG: &str = r#"
+pub(super) const CONFIG: &str = r#"
 [server]
 listen = "127.0.0.1:0"
 threads = 2

@@ -16,6 +16,8 @@ use crate::versions::{delete_version, versions};
 
 /// The name of the file in a table's folder.
 pub(crate) const FILE: &str = "ACTIVE";
+/// The format that is written.
+const FORMAT: u32 = 2;
 /// More than any such file has.
 const BYTES_MAX: u64 = 256;
 
@@ -26,29 +28,50 @@ pub struct Active {
     pub version: u64,
     /// The version that was served before, to which a way back leads.
     pub before: Option<u64>,
+    /// The highest version that was ever served: a server that looks for new versions takes none up to it.
+    pub highest: u64,
 }
 
 impl Active {
-    /// The bytes of the file.
-    fn encode(self) -> String {
+    /// That one serves and the other one did. A write keeps a higher `highest` that the file has.
+    pub fn of(version: u64, before: Option<u64>) -> Active {
+        let highest = version.max(before.unwrap_or_default());
+        Active {
+            version,
+            before,
+            highest,
+        }
+    }
+
+    /// The bytes of the file; format 1 says nothing of the highest version.
+    fn encode(self, format: u32) -> String {
         let before = self
             .before
             .map_or_else(|| "none".to_owned(), |before| before.to_string());
-        let said = format!("format 1\nversion {}\nbefore {before}\n", self.version);
+        let mut said = format!("format {format}\nversion {}\nbefore {before}\n", self.version);
+        if format > 1 {
+            said += &format!("highest {}\n", self.highest);
+        }
         let checksum = xxh3_64(said.as_bytes());
         format!("{said}checksum {checksum:016x}\n")
     }
 
     fn decode(text: &str) -> Option<Active> {
-        let mut lines = text.lines().skip(1);
+        let mut lines = text.lines();
+        let format = lines.next()?.strip_prefix("format ")?.parse().ok()?;
         let version = lines.next()?.strip_prefix("version ")?.parse().ok()?;
         let before = match lines.next()?.strip_prefix("before ")? {
             "none" => None,
             before => Some(before.parse().ok()?),
         };
-        let active = Active { version, before };
+        let mut active = Active::of(version, before);
+        match format {
+            1 => {}
+            FORMAT => active.highest = lines.next()?.strip_prefix("highest ")?.parse().ok()?,
+            _ => return None,
+        }
         // One way of writing it, checksum and all.
-        (active.encode() == text).then_some(active)
+        (active.encode(format) == text).then_some(active)
     }
 
     /// What a table's folder says; nothing where no switch has been written there.
@@ -102,12 +125,15 @@ impl Active {
         if !available.contains(&self.version) {
             return Err(not_found(table_dir, self.version, available));
         }
+        let known = Active::read(table_dir).ok().flatten();
+        let highest = known.map_or(0, |known| known.highest).max(self.highest);
+        let text = Active { highest, ..self }.encode(FORMAT);
         let (path, unfinished) = (
             table_dir.join(FILE),
             table_dir.join(format!(".{FILE}.{}.unfinished", process::id())),
         );
         let written = File::create(&unfinished).and_then(|mut file| {
-            file.write_all(self.encode().as_bytes())?;
+            file.write_all(text.as_bytes())?;
             file.sync_all()
         });
         let named = written
@@ -154,7 +180,7 @@ pub fn activate_at_start(table_dir: &Path, version: Option<u64>) -> Result<Activ
         Some(old) if old == version => Active::read(table_dir)?.and_then(|active| active.before),
         old => old,
     };
-    let active = Active { version, before };
+    let active = Active::of(version, before);
     active.write(table_dir)?;
     Ok(active)
 }
@@ -170,10 +196,7 @@ pub fn roll_back_at_start(table_dir: &Path) -> Result<Active, Error> {
             path: table_dir.to_path_buf(),
         });
     };
-    let active = Active {
-        version,
-        before: Some(now),
-    };
+    let active = Active::of(version, Some(now));
     active.write(table_dir)?;
     Ok(active)
 }
@@ -219,16 +242,7 @@ mod tests {
     fn what_is_written_is_read() {
         let dir = folder_of(&[3, u64::MAX]);
         assert_eq!(Active::read(dir.path()).unwrap(), None);
-        for active in [
-            Active {
-                version: 3,
-                before: None,
-            },
-            Active {
-                version: u64::MAX,
-                before: Some(3),
-            },
-        ] {
+        for active in [Active::of(3, None), Active::of(u64::MAX, Some(3))] {
             active.write(dir.path()).unwrap();
             assert_eq!(Active::read(dir.path()).unwrap(), Some(active));
         }
@@ -243,10 +257,7 @@ mod tests {
     #[test]
     fn the_first_file_replaces_none() {
         let dir = folder_of(&[1, 2]);
-        let active = |version| Active {
-            version,
-            before: None,
-        };
+        let active = |version| Active::of(version, None);
         assert!(matches!(
             active(3).write_first(dir.path()),
             Err(Error::VersionNotFound { version: 3, .. })
@@ -257,20 +268,42 @@ mod tests {
             assert_eq!(Active::read(dir.path()).unwrap(), Some(active(2)));
         }
         active(1).write(dir.path()).unwrap();
-        assert_eq!(Active::read(dir.path()).unwrap(), Some(active(1)));
+        let stays = Active {
+            highest: 2,
+            ..active(1)
+        };
+        assert_eq!(Active::read(dir.path()).unwrap(), Some(stays));
         let count = fs::read_dir(dir.path()).unwrap().count();
         assert_eq!(count, 3, "nothing unfinished is left");
     }
 
     #[test]
+    fn files_of_the_first_format_are_read() {
+        let dir = folder_of(&[2, 3]);
+        let active = Active::of(2, Some(3));
+        fs::write(dir.path().join(FILE), active.encode(1)).unwrap();
+        assert_eq!(Active::read(dir.path()).unwrap(), Some(active));
+        assert_eq!(active.highest, 3);
+        for format in [0, 3] {
+            fs::write(dir.path().join(FILE), active.encode(format)).unwrap();
+            assert!(Active::read(dir.path()).is_err(), "format {format}");
+        }
+    }
+
+    #[test]
+    fn the_highest_version_that_served_is_never_forgotten() {
+        let dir = folder_of(&[1, 2, 3]);
+        for version in [3, 2, 1, 2] {
+            Active::of(version, None).write(dir.path()).unwrap();
+            let highest = Active::read(dir.path()).unwrap().unwrap().highest;
+            assert_eq!(highest, 3, "after a switch to {version}");
+        }
+    }
+
+    #[test]
     fn a_flipped_bit_or_a_cut_is_an_error() {
         let dir = folder_of(&[12, 13]);
-        Active {
-            version: 12,
-            before: Some(13),
-        }
-        .write(dir.path())
-        .unwrap();
+        Active::of(12, Some(13)).write(dir.path()).unwrap();
         let path = dir.path().join(FILE);
         let whole = fs::read(&path).unwrap();
         for bit in 0..whole.len() * 8 {
@@ -295,7 +328,7 @@ mod tests {
     fn a_start_serves_the_active_version_or_the_highest() {
         let dir = folder_of(&[1, 2, 3]);
         let check = |done: Result<Active, Error>, version: u64, before: Option<u64>| {
-            assert_eq!(done.unwrap(), Active { version, before });
+            assert_eq!(done.unwrap(), Active::of(version, before));
             assert_eq!(version_at_start(dir.path()).unwrap(), version);
         };
         assert_eq!(version_at_start(dir.path()).unwrap(), 3);

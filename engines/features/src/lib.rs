@@ -61,6 +61,9 @@ pub use hash::text_key;
 pub use lookup::Pool;
 pub use projection::{Answered, Projection};
 pub use schema::{Column, DIM_MAX, Keys, NotFinite, Numbers, Schema};
-pub use section::{Memory, RespKeys, Section};
+pub use section::{Memory, RespKeys, Section, WATCH_EVERY_MS};
 pub use table::{LAYERS_MAX, ShardInfo, Table};
-pub use versions::{Described, VersionInfo, delete_version, describe_versions, version_infos, versions};
+pub use versions::{
+    Described, VersionInfo, delete_version, describe_version, describe_versions, version_dir, version_infos,
+    versions,
+};

@@ -1,10 +1,12 @@
 //! `[features.NAME]`: which table is served, and which of its versions.
 //!
-//! It watches no folder. Its invariant: a section that passes [`Section::check`] names a folder that was there.
+//! It watches no folder itself. Its invariant: a section that passes [`Section::check`] names a folder that was there.
 
 use crate::{Error, Table, version_at_start};
 use serde::Deserialize;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// One table of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -23,7 +25,17 @@ pub struct Section {
     /// Versions that stay open when another is switched to, for calls that name them and for the way back.
     #[serde(default = "versions_held")]
     pub versions_held: usize,
+    /// Whether a server serves versions by itself that appear in the folder, above all that it has served.
+    #[serde(default)]
+    pub watch: bool,
+    /// How often it looks; [`WATCH_EVERY_MS`] when left out.
+    pub watch_every_ms: Option<u64>,
 }
+
+/// How often a watched folder is looked at.
+pub const WATCH_EVERY_MS: u64 = 1000;
+/// How often it may be: no more often than is of use, and often enough that a mistake in units shows.
+const WATCH_EVERY_MS_RANGE: RangeInclusive<u64> = 10..=3_600_000;
 
 /// How keys are written in RESP's commands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -76,6 +88,29 @@ impl Section {
             versions_held: versions_held(),
             resp_database: None,
             resp_keys: None,
+            watch: false,
+            watch_every_ms: None,
+        }
+    }
+
+    /// How often its folder is looked at, where it is watched.
+    pub fn watched_every(&self) -> Option<Duration> {
+        let every = self.watch_every_ms.unwrap_or(WATCH_EVERY_MS);
+        self.watch.then(|| Duration::from_millis(every))
+    }
+
+    /// Of these keys alone: what says nothing, or is out of range.
+    fn check_watch(&self, at: &str) -> Result<(), String> {
+        match self.watch_every_ms {
+            Some(every) if !WATCH_EVERY_MS_RANGE.contains(&every) => Err(format!(
+                "{at}.watch_every_ms is {every}; expected {} to {}",
+                WATCH_EVERY_MS_RANGE.start(),
+                WATCH_EVERY_MS_RANGE.end()
+            )),
+            Some(_) if !self.watch => Err(format!(
+                "{at}.watch_every_ms says nothing without {at}.watch; set that to true"
+            )),
+            _ => Ok(()),
         }
     }
 
@@ -95,6 +130,7 @@ impl Section {
                 self.versions_held
             ));
         }
+        self.check_watch(at)?;
         if self.path.is_dir() {
             return Ok(());
         }

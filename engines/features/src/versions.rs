@@ -17,6 +17,11 @@ pub(crate) fn folder(version: u64) -> String {
     format!("{version:08}")
 }
 
+/// The folder of a version, whether it is there or not.
+pub fn version_dir(table_dir: &Path, version: u64) -> PathBuf {
+    table_dir.join(folder(version))
+}
+
 /// The version a folder name stands for.
 pub(crate) fn number(name: &str) -> Option<u64> {
     let version = name.parse().ok()?;
@@ -86,19 +91,25 @@ pub fn version_infos(table_dir: &Path) -> Result<Vec<VersionInfo>, Error> {
 /// # Errors
 /// As [`versions`].
 pub fn describe_versions(table_dir: &Path) -> Result<Vec<Described>, Error> {
-    let describe = |version| {
-        let (manifest, _) = Manifest::read(&table_dir.join(folder(version)))?;
-        Ok(VersionInfo {
-            version,
-            base: manifest.base.map(|base| base.version),
-            rows: manifest.rows,
-            bytes: manifest.shards.iter().map(|shard| shard.bytes).sum(),
-            created_unix_s: manifest.created_unix_s,
-            source: manifest.source,
-        })
-    };
     let all = versions(table_dir)?.into_iter();
-    Ok(all.map(|version| (version, describe(version))).collect())
+    let described = all.map(|version| (version, describe_version(table_dir, version)));
+    Ok(described.collect())
+}
+
+/// Describes one version.
+///
+/// # Errors
+/// A manifest that is not there or cannot be read.
+pub fn describe_version(table_dir: &Path, version: u64) -> Result<VersionInfo, Error> {
+    let (manifest, _) = Manifest::read(&version_dir(table_dir, version))?;
+    Ok(VersionInfo {
+        version,
+        base: manifest.base.map(|base| base.version),
+        rows: manifest.rows,
+        bytes: manifest.shards.iter().map(|shard| shard.bytes).sum(),
+        created_unix_s: manifest.created_unix_s,
+        source: manifest.source,
+    })
 }
 
 /// Deletes a version. Whoever has it open keeps it whole.

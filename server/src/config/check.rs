@@ -57,11 +57,25 @@ pub(super) fn read_tokens(config: &mut Config) -> Result<(), String> {
 pub(super) fn check(config: &Config) -> Result<(), Problem> {
     check_server(config)?;
     config.sections().check()?;
+    check_watched(config)?;
     tls::check(config)?;
     resp::check(config)?;
     millpond_methods::check(&config.methods)?;
     let methods = millpond_methods::names(&config.methods);
     config.access.check(&methods)?;
+    Ok(())
+}
+
+/// A version that is given and one that comes by itself contradict each other.
+fn check_watched(config: &Config) -> Result<(), String> {
+    for (name, section) in &config.features {
+        if let (true, Some(version)) = (section.watch, section.version) {
+            return Err(format!(
+                "features.{name}.watch serves new versions by itself, and features.{name}.version is {version}, which a start serves; \
+                 leave one of them out"
+            ));
+        }
+    }
     Ok(())
 }
 

@@ -159,7 +159,7 @@ impl Member {
         if asking.calls.len() >= ASKING_MAX || self.0.said.try_send(Said::Switch { asked, plan }).is_err() {
             drop(asking);
             let ex = "the parent of the processes is busy, so nothing was changed; try again";
-            return on_outcome(Err(Refusal::new(Code::Overloaded, ex)));
+            return on_outcome(Err(Refusal::passing(Code::Overloaded, ex)));
         }
         asking.calls.insert(asked, Box::new(on_outcome));
     }
@@ -179,7 +179,8 @@ impl Member {
         let thread = std::thread::Builder::new().name("switch".into());
         let started = thread.spawn(move || {
             let Some(handle) = shared.switching.engines.get() else {
-                return opened(Some(Refusal::new(Code::NotReady, "a process is warming up")));
+                let ex = "a process is warming up";
+                return opened(Some(Refusal::passing(Code::NotReady, ex)));
             };
             match switch::open(handle, &plan) {
                 Ok(next) => {
@@ -329,8 +330,12 @@ mod tests {
     #[test]
     fn a_process_opens_what_it_is_told_and_then_serves_what_it_is_told() {
         let serving = |version| {
-            let before = Some(1);
-            Served::from([("films".to_owned(), Serving { version, before })])
+            let serving = Serving {
+                version,
+                before: Some(1),
+                highest: 4,
+            };
+            Served::from([("films".to_owned(), serving)])
         };
         let mut orders = Vec::new();
         for order in [

@@ -84,6 +84,7 @@ mod tests {
                     Serving {
                         version: u64::MAX,
                         before: None,
+                        highest: u64::MAX,
                     },
                 )]
                 .into(),

@@ -86,9 +86,11 @@ impl Parent {
         } else if joining.any(|life| life.is_warm && life.ready_since.is_none()) {
             // It is told once what to follow, and that may be on its way.
             let ex = "a process is starting; nothing was changed, try again when all are ready";
-            Some(Refusal::new(Code::Conflict, ex))
+            Some(Refusal::passing(Code::Conflict, ex))
         } else {
-            None
+            let served = self.switches.serving.get(&plan.table);
+            plan.check_is_above(served.map_or(0, |served| served.highest))
+                .err()
         };
         if let Some(refusal) = refusal {
             return self.answer(Some((asks, asked)), Err(refusal));
@@ -171,7 +173,14 @@ impl Parent {
         going.waiting = going.parts.clone();
         if let Step::Activate { before, .. } = going.plan.step {
             let Plan { table, version, .. } = going.plan.clone();
-            self.switches.serving.insert(table, Serving { version, before });
+            let served = self.switches.serving.get(&table);
+            let highest = served.map_or(version, |served| served.highest.max(version));
+            let serving = Serving {
+                version,
+                before,
+                highest,
+            };
+            self.switches.serving.insert(table, serving);
         }
         self.close_all(true);
         self.end_when_closed();

@@ -68,7 +68,12 @@ fn asks(number: usize, asked: u64, key: &str, value: &str) -> Event {
 
 /// The table `films` with that version.
 fn serving(version: u64, before: Option<u64>) -> BTreeMap<String, Serving> {
-    [("films".to_owned(), Serving { version, before })].into()
+    let serving = Serving {
+        version,
+        before,
+        highest: version,
+    };
+    [("films".to_owned(), serving)].into()
 }
 
 fn warm() -> Said {
@@ -330,6 +335,7 @@ fn plan(folder: &Path) -> Plan {
             before: Some(1),
             is_fixed: false,
         },
+        is_arrival: false,
     }
 }
 
@@ -457,3 +463,5 @@ fn a_process_that_never_opens_a_version_ends_that_switch_alone() {
     let told = orders(folder.path(), 1, 4);
     assert!(matches!(told[3], Order::Open { switch: 2, .. }), "{told:?}");
 }
+
+mod arrivals;
