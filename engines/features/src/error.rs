@@ -65,7 +65,7 @@ pub enum Error {
     },
     /// The file is whole, but of a format this build does not read.
     #[error(
-        "{} has format {found}, this build reads formats 1 and {expected}; use a newer millpond or build the table again",
+        "{} has format {found}, this build reads formats 1 to {expected}; use a newer millpond or build the table again",
         path.display()
     )]
     Format {
@@ -168,7 +168,7 @@ pub enum Error {
         /// The other.
         second: String,
     },
-    /// A row holds NaN, an infinity, or a number that becomes one in the type of its column.
+    /// A row holds NaN, an infinity, a number that becomes one in the type of its column, or no byte where its column has bytes.
     #[error(
         "key {key}: value {position} of its row is {value}; expected a finite number that its column's type can hold"
     )]
@@ -187,6 +187,18 @@ pub enum Error {
         path: PathBuf,
         /// Its rows.
         rows: u64,
+    },
+    /// A row is longer than a row may be, or has bytes where its column has numbers.
+    #[error("key {key}, column {column:?}: expected {expected}, found {found}")]
+    Cell {
+        /// The key of the row.
+        key: u64,
+        /// The column.
+        column: String,
+        /// What the column can hold.
+        expected: String,
+        /// What was given.
+        found: String,
     },
     /// A row has not the table's dimension.
     #[error("key {key}: its row has {found} values, expected {expected}")]

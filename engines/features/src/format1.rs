@@ -70,6 +70,7 @@ pub(crate) fn open(path: &Path) -> Result<Shard, Error> {
         ));
     }
     let identity = Identity {
+        format: header::FORMAT,
         shard: old.shard,
         shards: old.shards,
         version: old.version,
@@ -115,7 +116,7 @@ impl<'a> Old<'a> {
             let found = format!("{} bytes", bytes.len());
             return Err(Error::damaged(path, "header", "at least 128 bytes", found));
         };
-        let checksum = check_start(head, FORMAT, path)?;
+        let (_, checksum) = check_start(head, FORMAT..=FORMAT, path)?;
         let field = |at| u64_at(head, at);
         let (dim, rows, slots) = (u32_at(head, 20), field(32), field(40));
         let row_bytes = u64::from(dim) * 4;

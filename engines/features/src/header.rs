@@ -9,14 +9,19 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::error::Error;
 use crate::hash::Places;
-use crate::schema::ROW_BYTES_MAX;
+use crate::schema::{ROW_BYTES_MAX, START_BYTES};
+use std::ops::RangeInclusive;
 
 pub(crate) const HEADER_BYTES: usize = 128;
+/// Of tables whose columns are numbers.
 pub(crate) const FORMAT: u32 = 2;
+/// Of tables that have columns of bytes.
+pub(crate) const BYTES_FORMAT: u32 = 3;
 pub(crate) const SHARDS_MAX: u32 = 1024;
 /// So that a number of a row fits in 32 bits while a shard is written.
 pub(crate) const SHARD_ROWS_MAX: u64 = u32::MAX as u64;
 const SLOTS_MAX: u64 = 1 << 33;
+const HEAP_BYTES_MAX: u64 = 1 << (8 * START_BYTES);
 const MAGIC: &[u8; 8] = b"MPFSHARD";
 const CHECKSUM_AT: usize = 120;
 const SECTION_ALIGNMENT: u64 = 64;
@@ -26,6 +31,7 @@ pub(crate) const PILOT_BYTES: u64 = 2;
 /// The fields that are not derived from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
+    pub(crate) format: u32,
     pub(crate) shard: u32,
     pub(crate) shards: u32,
     pub(crate) row_bytes: u32,
@@ -37,7 +43,20 @@ pub(crate) struct Header {
     pub(crate) places: Places,
     pub(crate) pilots_checksum: u64,
     pub(crate) slots_checksum: u64,
+    /// Where rows vary in length, what they lie in.
+    pub(crate) heap: Option<HeapSection>,
 }
+
+/// The bytes of all rows, in the order of their slots.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct HeapSection {
+    /// Without its padding.
+    pub(crate) bytes: u64,
+    pub(crate) checksum: u64,
+}
+
+const IS_DELTA: u64 = 1;
+const IS_VARYING: u64 = 2;
 
 impl Header {
     /// Bytes of a slot: a key and its row, and in a delta the byte behind it.
@@ -54,11 +73,15 @@ impl Header {
         let pilots_bytes = padded(self.places.buckets, PILOT_BYTES)?;
         let slots_bytes = padded(self.places.slots, self.slot_bytes() as u64)?;
         let slots_offset = pilots_bytes.checked_add(HEADER_BYTES as u64)?;
+        let heap_offset = slots_offset.checked_add(slots_bytes)?;
+        let heap_bytes = padded(self.heap.map_or(0, |heap| heap.bytes), 1)?;
         Some(Layout {
             pilots_bytes,
             slots_offset,
             slots_bytes,
-            file_bytes: slots_offset.checked_add(slots_bytes)?,
+            heap_offset,
+            heap_bytes,
+            file_bytes: heap_offset.checked_add(heap_bytes)?,
         })
     }
 
@@ -67,9 +90,11 @@ impl Header {
         let mut bytes = [0; HEADER_BYTES];
         bytes[..8].copy_from_slice(MAGIC);
         let shape = [self.shard, self.shards, self.row_bytes];
-        for (at, value) in [(8, FORMAT), (12, shape[0]), (16, shape[1]), (20, shape[2])] {
+        for (at, value) in [(8, self.format), (12, shape[0]), (16, shape[1]), (20, shape[2])] {
             bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
         }
+        let flags = |is: bool, flag| if is { flag } else { 0 };
+        let heap = self.heap;
         for (at, value) in [
             (24, self.version),
             (32, self.rows),
@@ -78,7 +103,12 @@ impl Header {
             (56, self.places.seed),
             (64, self.pilots_checksum),
             (72, self.slots_checksum),
-            (80, u64::from(self.is_delta)),
+            (
+                80,
+                flags(self.is_delta, IS_DELTA) | flags(heap.is_some(), IS_VARYING),
+            ),
+            (88, heap.map_or(0, |heap| heap.bytes)),
+            (96, heap.map_or(0, |heap| heap.checksum)),
         ] {
             bytes[at..at + 8].copy_from_slice(&value.to_le_bytes());
         }
@@ -93,18 +123,28 @@ impl Header {
         file_bytes: u64,
         path: &Path,
     ) -> Result<(Header, Layout, u64), Error> {
-        let checksum = check_start(bytes, FORMAT, path)?;
+        let (format, checksum) = check_start(bytes, FORMAT..=BYTES_FORMAT, path)?;
         let flags = u64_at(bytes, 80);
-        if flags > 1 {
-            return Err(Error::damaged(path, "flags", "0 or 1", flags));
+        let known = match format {
+            FORMAT => IS_DELTA,
+            _ => IS_DELTA | IS_VARYING,
+        };
+        if flags > known {
+            return Err(Error::damaged(path, "flags", format!("0 to {known}"), flags));
         }
+        let heap = HeapSection {
+            bytes: u64_at(bytes, 88),
+            checksum: u64_at(bytes, 96),
+        };
         let header = Header {
+            format,
+            heap: (flags & IS_VARYING > 0).then_some(heap),
             shard: u32_at(bytes, 12),
             shards: u32_at(bytes, 16),
             row_bytes: u32_at(bytes, 20),
             version: u64_at(bytes, 24),
             rows: u64_at(bytes, 32),
-            is_delta: flags == 1,
+            is_delta: flags & IS_DELTA > 0,
             places: Places {
                 slots: u64_at(bytes, 40),
                 buckets: u64_at(bytes, 48),
@@ -131,7 +171,12 @@ impl Header {
     fn check_ranges(&self, path: &Path) -> Result<(), Error> {
         let Places { seed, buckets, slots } = self.places;
         let rows = self.rows;
-        let row_ok = (1..=ROW_BYTES_MAX).contains(&(self.row_bytes as usize));
+        let (row_min, row_max) = match self.heap {
+            Some(_) => (START_BYTES, START_BYTES),
+            None => (1, ROW_BYTES_MAX),
+        };
+        let row_ok = (row_min..=row_max).contains(&(self.row_bytes as usize));
+        let heap_bytes = self.heap.map_or(0, |heap| heap.bytes);
         let slots_ok = match rows {
             0 => slots == 0,
             _ => rows < slots && slots < SLOTS_MAX,
@@ -141,8 +186,14 @@ impl Header {
             (
                 !row_ok,
                 "row_bytes",
-                format!("1 to {ROW_BYTES_MAX}"),
+                format!("{row_min} to {row_max}"),
                 u64::from(self.row_bytes),
+            ),
+            (
+                heap_bytes >= HEAP_BYTES_MAX,
+                "heap_bytes",
+                format!("below {HEAP_BYTES_MAX}"),
+                heap_bytes,
             ),
             (
                 rows > SHARD_ROWS_MAX,
@@ -183,12 +234,19 @@ pub(crate) struct Layout {
     pub(crate) pilots_bytes: u64,
     pub(crate) slots_offset: u64,
     pub(crate) slots_bytes: u64,
+    pub(crate) heap_offset: u64,
+    /// 0 where rows do not vary.
+    pub(crate) heap_bytes: u64,
     pub(crate) file_bytes: u64,
 }
 
 /// What every format has in the same place: the magic, a checksum of the header, and the number of the format.
-/// Returns the checksum.
-pub(crate) fn check_start(bytes: &[u8; HEADER_BYTES], format: u32, path: &Path) -> Result<u64, Error> {
+/// Returns the number and the checksum.
+pub(crate) fn check_start(
+    bytes: &[u8; HEADER_BYTES],
+    formats: RangeInclusive<u32>,
+    path: &Path,
+) -> Result<(u32, u64), Error> {
     if &bytes[..8] != MAGIC {
         let found = format!("{:?}", String::from_utf8_lossy(&bytes[..8]));
         return Err(Error::damaged(path, "magic", "\"MPFSHARD\"", found));
@@ -199,14 +257,15 @@ pub(crate) fn check_start(bytes: &[u8; HEADER_BYTES], format: u32, path: &Path) 
         return Err(Error::damaged(path, "header checksum", written, checksum));
     }
     match u32_at(bytes, 8) {
-        found if found == format => Ok(checksum),
-        found if found <= FORMAT => {
-            let expected = format!("{format}, as the manifest says");
+        found if formats.contains(&found) => Ok((found, checksum)),
+        found if found <= BYTES_FORMAT => {
+            let shown = formats.map(|format| format.to_string()).collect::<Vec<_>>();
+            let expected = format!("{}, as the manifest says", shown.join(" or "));
             Err(Error::damaged(path, "format", expected, found))
         }
         found => Err(Error::Format {
             path: path.to_path_buf(),
-            expected: FORMAT,
+            expected: BYTES_FORMAT,
             found,
         }),
     }
@@ -233,6 +292,8 @@ mod tests {
 
     fn header() -> Header {
         Header {
+            format: FORMAT,
+            heap: None,
             shard: 1,
             shards: 3,
             row_bytes: 40,
@@ -271,6 +332,59 @@ mod tests {
         assert_eq!((decoded, found), (header(), checksum));
         assert_eq!((layout.pilots_bytes, layout.slots_offset), (64, 192));
         assert_eq!((layout.slots_bytes, layout.file_bytes), (320, FILE_BYTES));
+    }
+
+    #[test]
+    fn rows_that_vary_lie_in_a_heap_behind_the_slots() {
+        let header = Header {
+            format: BYTES_FORMAT,
+            heap: Some(HeapSection {
+                bytes: 100,
+                checksum: 13,
+            }),
+            row_bytes: START_BYTES as u32,
+            is_delta: true,
+            ..header()
+        };
+        let (bytes, _) = header.encode();
+        // Six slots of 8 + 6 + 1 bytes, padded; 100 bytes of rows, padded.
+        let file_bytes = 128 + 64 + 128 + 128;
+        let (decoded, layout, _) = Header::decode(&bytes, file_bytes, Path::new("x")).unwrap();
+        assert_eq!(decoded, header);
+        assert_eq!((layout.heap_offset, layout.heap_bytes), (320, 128));
+        check(
+            header,
+            file_bytes + 64,
+            "length in bytes: expected 448, found 512; restore",
+        );
+        check(
+            Header {
+                row_bytes: 8,
+                ..header
+            },
+            file_bytes,
+            "row_bytes: expected 6 to 6, found 8",
+        );
+        check(
+            Header {
+                format: FORMAT,
+                ..header
+            },
+            file_bytes,
+            "flags: expected 0 to 1, found 3",
+        );
+        let heap = HeapSection {
+            bytes: 1 << 48,
+            checksum: 0,
+        };
+        check(
+            Header {
+                heap: Some(heap),
+                ..header
+            },
+            file_bytes,
+            "heap_bytes: expected below 281474976710656",
+        );
     }
 
     #[test]
@@ -329,13 +443,13 @@ mod tests {
             }
             Header::decode(&bytes, FILE_BYTES, Path::new("x")).unwrap_err()
         };
-        let damaged = decode(3, false);
+        let damaged = decode(4, false);
         assert!(matches!(damaged, Error::Damaged { .. }), "{damaged}");
-        let newer = decode(3, true);
-        assert!(matches!(newer, Error::Format { found: 3, .. }), "{newer}");
+        let newer = decode(4, true);
+        assert!(matches!(newer, Error::Format { found: 4, .. }), "{newer}");
         let older = decode(1, true).to_string();
         assert!(
-            older.contains("format: expected 2, as the manifest says, found 1"),
+            older.contains("format: expected 2 or 3, as the manifest says, found 1"),
             "{older}"
         );
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use crate::error::Error;
 use crate::format1;
 use crate::hash::{hash, shard_of};
-use crate::header::Header;
+use crate::header::{FORMAT, Header};
 use crate::manifest::{Manifest, ShardEntry};
 use crate::rows::Row;
 use crate::shard::{Shard, View};
@@ -73,6 +73,9 @@ impl Layer {
     /// What it says of a key.
     pub(crate) fn find(&self, key: u64) -> Said<'_> {
         let hash = hash(key);
+        if let Some(heap) = self.heap(hash) {
+            return heap.find(self, hash, key);
+        }
         let slot = self.views().map(|views| views.of(hash).slot(hash));
         self.said(slot.and_then(|slot| slot.row(key)))
     }
@@ -93,6 +96,9 @@ impl Layer {
     /// Visits every key it has something to say of, and that.
     pub(crate) fn each<E>(&self, visit: &mut dyn FnMut(u64, Said<'_>) -> Result<(), E>) -> Result<(), E> {
         self.shards.iter().try_for_each(|shard| {
+            if let Some(heap) = shard.heap() {
+                return heap.each(self, visit);
+            }
             let mut rows = shard.view().rows();
             rows.try_for_each(|(key, row)| visit(key, self.said(Some(row))))
         })
@@ -145,13 +151,21 @@ fn check_shard(
         version,
         rows,
         is_delta,
+        format,
         ..
     } = opened.header;
     let kind = |is_delta| match is_delta {
         true => "that of a delta",
         false => "that of a base",
     };
+    // A file of format 1 was placed anew, in the form of the next.
+    let format_expected = manifest.format.max(FORMAT);
     let checks = [
+        (
+            "format against the manifest's",
+            format_expected.to_string(),
+            format.to_string(),
+        ),
         (
             "version against the manifest's",
             manifest.version.to_string(),

@@ -1,6 +1,6 @@
 //! Immutable embedding tables: perfect hashing, batch lookup, pooling.
 //!
-//! A table maps `u64` keys to rows of numbers. Each version of it is a folder that never changes
+//! A table maps `u64` keys to rows of numbers or bytes. Each version of it is a folder that never changes
 //! (docs/formats/feature-shard.md); [`write::Writer`] makes one and a [`Table`] reads one.
 //! This crate never sees a socket, a wire type or another engine. Its one invariant: an opened table answers every
 //! lookup from its shards, without locks or panics, whatever bytes its files hold.
@@ -52,6 +52,7 @@ mod schema;
 mod section;
 mod shard;
 mod table;
+mod varying;
 mod versions;
 pub mod write;
 
@@ -60,9 +61,11 @@ pub use error::Error;
 pub use hash::text_key;
 pub use lookup::Pool;
 pub use projection::{Answered, Projection};
-pub use schema::{Column, DIM_MAX, Keys, NotFinite, Numbers, Schema};
+pub use rows::Cell;
+pub use schema::{Column, DIM_MAX, Keys, NotFinite, Numbers, ROW_BYTES_MAX, Schema};
 pub use section::{Memory, RespKeys, Section, WATCH_EVERY_MS};
 pub use table::{LAYERS_MAX, ShardInfo, Table};
+pub use varying::FoundRows;
 pub use versions::{
     Described, VersionInfo, delete_version, describe_version, describe_versions, version_dir, version_infos,
     versions,

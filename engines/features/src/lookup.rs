@@ -34,7 +34,8 @@ pub enum Pool {
 impl Table {
     /// Looks up `keys` (n) and writes their rows to `values` (n × dim, row by row; where a key is absent the schema's
     /// default row, or zeros) and a bitmap of the present ones to `found` (⌈n/8⌉ bytes; key i is bit i mod 8, lowest
-    /// first, of byte i / 8). Returns how many were found.
+    /// first, of byte i / 8). Returns how many were found. Rows that vary in length are no numbers: of these it finds the keys alone
+    /// ([`Table::find_rows`] has the rows).
     ///
     /// The lengths are the caller's promise. If `values` or `found` is too short, only the keys that fit are looked
     /// up (and a debug build panics, because the promise was broken).
@@ -50,6 +51,9 @@ impl Table {
         values: &mut [f32],
         found: &mut [u8],
     ) -> usize {
+        if self.is_varying() {
+            return self.find(keys, found);
+        }
         debug_assert_eq!(values.len(), keys.len() * self.dim(), "length of values");
         debug_assert_eq!(found.len(), keys.len().div_ceil(8), "length of found");
         let fitting = (values.len() / self.dim()).min(keys.len());
@@ -90,6 +94,9 @@ impl Table {
         values: &mut [u8],
         found: &mut [u8],
     ) -> usize {
+        if self.is_varying() {
+            return self.find(keys, found);
+        }
         let row_bytes = projection.row_bytes();
         debug_assert_eq!(values.len(), keys.len() * row_bytes, "length of values");
         debug_assert_eq!(found.len(), keys.len().div_ceil(8), "length of found");
@@ -111,7 +118,7 @@ impl Table {
     /// [`Table::lookup`], a bit a key. A bag without a found key gives the default row, or zeros. Returns how many keys were found.
     ///
     /// # Errors
-    /// [`Error::Argument`] when the offsets or a length are not so; nothing is written then.
+    /// [`Error::Argument`] when the offsets or a length are not so, or rows vary in length; nothing is written then.
     pub fn lookup_pooled(
         &self,
         keys: &[u64],
@@ -120,6 +127,10 @@ impl Table {
         values: &mut [f32],
         found: &mut [u8],
     ) -> Result<usize, Error> {
+        if self.is_varying() {
+            let found = "rows of varying bytes";
+            return Err(Error::argument("pool", "rows of numbers", found));
+        }
         check_offsets(keys.len(), offsets)?;
         let bags = offsets.len() - 1;
         check_length("values", bags.checked_mul(self.dim()), values.len())?;

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::xxh3_64;
 use crate::error::Error;
 use crate::files;
 use crate::format1;
-use crate::header::{FORMAT, SHARDS_MAX};
+use crate::header::{BYTES_FORMAT, FORMAT, SHARDS_MAX};
 use crate::schema::{Column, Keys, NotFinite, Schema};
 
 /// The name of the file in a version folder.
@@ -145,10 +145,10 @@ impl Manifest {
         let Format { format } = serde_json::from_slice(bytes).map_err(wrong)?;
         match format {
             format1::FORMAT => format1::manifest(bytes).map_err(wrong),
-            FORMAT => serde_json::from_slice(bytes).map_err(wrong),
+            FORMAT | BYTES_FORMAT => serde_json::from_slice(bytes).map_err(wrong),
             found => Err(Error::Format {
                 path: path.to_path_buf(),
-                expected: FORMAT,
+                expected: BYTES_FORMAT,
                 found,
             }),
         }
@@ -190,6 +190,11 @@ impl Manifest {
             } => Error::damaged(path, name, expected, found),
             other => other,
         })?;
+        let expected = self.schema().format();
+        if self.format != expected && self.format != format1::FORMAT {
+            let what = "format, by its columns";
+            return Err(Error::damaged(path, what, expected, self.format));
+        }
         if self.keys.is_u64() && !self.slot.is_empty() {
             let found = format!("{:?}", self.slot);
             return Err(Error::damaged(path, "slot", "none where keys are numbers", found));
@@ -222,6 +227,7 @@ impl Manifest {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
+    use crate::schema::Numbers;
 
     fn manifest() -> Manifest {
         Manifest {
@@ -303,6 +309,39 @@ mod tests {
     }
 
     #[test]
+    fn columns_of_bytes_are_of_a_format_that_older_programs_refuse() {
+        let of = |format, numbers, dim| {
+            let mut columns = Schema::floats(dim).columns;
+            columns[0].numbers = numbers;
+            Manifest {
+                format,
+                columns,
+                ..manifest()
+            }
+        };
+        for (numbers, dim, shown) in [
+            (Numbers::Bytes, 16, "\"type\": \"bytes\",\n      \"dim\": 16\n"),
+            (Numbers::VaryingBytes, 0, "\"type\": \"varying_bytes\"\n"),
+        ] {
+            let written = of(BYTES_FORMAT, numbers, dim);
+            let bytes = written.encode().unwrap();
+            let text = String::from_utf8_lossy(&bytes);
+            assert!(text.contains(shown), "{text}");
+            let read = Manifest::decode(&bytes, Path::new("m")).unwrap();
+            assert_eq!(read, written);
+            read.check(Path::new("m")).unwrap();
+            check(
+                &of(FORMAT, numbers, dim),
+                "format, by its columns: expected 3, found 2",
+            );
+        }
+        check(
+            &of(BYTES_FORMAT, Numbers::F32, 16),
+            "format, by its columns: expected 2, found 3",
+        );
+    }
+
+    #[test]
     fn every_flipped_bit_and_every_cut_is_found() {
         let bytes = manifest().encode().unwrap();
         for bit in 0..bytes.len() * 8 {
@@ -358,7 +397,7 @@ mod tests {
                 format: 9,
                 ..manifest()
             },
-            "format 9, this build reads formats 1 and 2",
+            "format 9, this build reads formats 1 to 3",
         );
     }
 }

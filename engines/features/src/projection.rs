@@ -30,6 +30,19 @@ pub enum Answered {
 }
 
 impl Answered {
+    /// # Errors
+    /// [`Error::Argument`]: bytes are no numbers.
+    fn check(self, column: &Column) -> Result<(), Error> {
+        match self {
+            Answered::Stored => Ok(()),
+            _ if !column.numbers.is_bytes() => Ok(()),
+            other => {
+                let expected = format!("\"u8\", because column {:?} holds bytes", column.name);
+                Err(Error::argument("type", expected, format!("{:?}", other.as_str())))
+            }
+        }
+    }
+
     /// Bytes of a number.
     fn bytes(self) -> usize {
         match self {
@@ -37,6 +50,17 @@ impl Answered {
             Answered::F32 => 4,
             Answered::F16 | Answered::Bf16 => 2,
             Answered::Stored => 1,
+        }
+    }
+
+    /// Its name in a call.
+    fn as_str(self) -> &'static str {
+        match self {
+            Answered::F32 => "f32",
+            Answered::F64 => "f64",
+            Answered::F16 => "f16",
+            Answered::Bf16 => "bf16",
+            Answered::Stored => "u8",
         }
     }
 
@@ -115,16 +139,24 @@ impl Projection {
     /// Of the columns of these names, in their order; of all where there are none.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a column that the schema has not, or that is named twice.
+    /// [`Error::Argument`] for a column that the schema has not, or that is named twice; and for bytes that would have to come
+    /// as numbers.
     pub fn new<N: AsRef<str>>(schema: &Schema, names: &[N], answered: Answered) -> Result<Projection, Error> {
         let all = Projection::all(schema, answered);
         if names.is_empty() {
+            schema
+                .columns
+                .iter()
+                .try_for_each(|column| answered.check(column))?;
             return Ok(all);
         }
         let mut columns: Vec<Source> = Vec::with_capacity(names.len().min(schema.columns.len()));
         for name in names {
             let name = name.as_ref();
             let at = schema.columns.iter().position(|column| column.name == name);
+            if let Some(column) = at.and_then(|at| schema.columns.get(at)) {
+                answered.check(column)?;
+            }
             let Some(source) = at.and_then(|at| all.columns.get(at)) else {
                 let known: Vec<&str> = schema.columns.iter().map(|column| &*column.name).collect();
                 let expected = format!("some of {known:?}");
@@ -368,5 +400,32 @@ mod tests {
             error(&["b", "b"]),
             "columns: expected different names, found \"b\" twice"
         );
+    }
+
+    #[test]
+    fn bytes_come_as_they_are_or_not_at_all() {
+        let schema = schema(&[("a", Numbers::F16, 1), ("raw", Numbers::Bytes, 3)]);
+        let mut row = Vec::new();
+        rows::encode(&schema, &[1.0, 0.0, 7.0, 255.0], &mut row).unwrap();
+        assert_eq!(row[2..], [0, 7, 255]);
+        let check = |names: &[&str], answered, expected: Result<&[u8], &str>| {
+            let projection = Projection::new(&schema, names, answered).map_err(|error| error.to_string());
+            match (projection, expected) {
+                (Ok(projection), Ok(expected)) => {
+                    let mut out = vec![7; projection.row_bytes()];
+                    projection.write(&row, &mut out);
+                    assert_eq!(out, expected);
+                }
+                (found, expected) => assert_eq!(found.err().as_deref(), expected.err()),
+            }
+        };
+        check(&[], Answered::Stored, Ok(&row));
+        check(&["raw"], Answered::Stored, Ok(&[0, 7, 255]));
+        check(&["a"], Answered::F32, Ok(&1.0_f32.to_le_bytes()));
+        let refused = |found: &str| {
+            format!("type: expected \"u8\", because column \"raw\" holds bytes, found {found:?}")
+        };
+        check(&[], Answered::F32, Err(&refused("f32")));
+        check(&["a", "raw"], Answered::F64, Err(&refused("f64")));
     }
 }

@@ -5,6 +5,7 @@
 use half::slice::HalfFloatSliceExt;
 use half::{bf16, f16};
 
+use crate::error::Error;
 use crate::schema::{Column, NotFinite, Numbers, SCALE_BYTES, Schema};
 
 /// Numbers converted at a time.
@@ -111,6 +112,11 @@ fn decode(kind: Numbers, bytes: &[u8], numbers: &mut [f32]) {
             };
             scaled(*scale, bytes, numbers);
         }
+        Numbers::Bytes | Numbers::VaryingBytes => {
+            for (number, byte) in numbers.iter_mut().zip(bytes) {
+                *number = f32::from(*byte);
+            }
+        }
     }
 }
 
@@ -132,6 +138,26 @@ fn widen(bytes: &[u8], numbers: &mut [f32], convert: impl Fn([u16; STEP], &mut [
     }
 }
 
+/// What a row has in one column.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Cell<'a> {
+    /// Numbers. In a column of bytes each is a byte, 0 to 255.
+    Numbers(&'a [f32]),
+    /// Bytes, of a column of them.
+    Bytes(&'a [u8]),
+}
+
+impl Cell<'_> {
+    /// How many numbers or bytes it has.
+    #[expect(clippy::len_without_is_empty, reason = "nobody asks whether a cell is empty")]
+    pub fn len(self) -> usize {
+        match self {
+            Cell::Numbers(numbers) => numbers.len(),
+            Cell::Bytes(bytes) => bytes.len(),
+        }
+    }
+}
+
 /// Why a row of floats has no place in a schema: the number at fault.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Unfit {
@@ -139,38 +165,71 @@ pub(crate) struct Unfit {
     pub(crate) value: f32,
 }
 
+impl Unfit {
+    /// The error that says so of the row of a key.
+    pub(crate) fn of(self, key: u64) -> Error {
+        let Unfit { position, value } = self;
+        Error::NotFinite { key, position, value }
+    }
+}
+
 /// Appends the bytes of a row with as many `values` as the schema has numbers.
 ///
 /// # Errors
 /// A number that is not finite where the schema refuses that, or becomes so by being narrowed. `out` has some of the row then.
 pub(crate) fn encode(schema: &Schema, values: &[f32], out: &mut Vec<u8>) -> Result<(), Unfit> {
-    let (mut begin, refused) = (0, schema.not_finite == NotFinite::Refused);
+    let mut begin = 0;
     for column in &schema.columns {
-        let numbers = values.get(begin..begin + column.dim).unwrap_or_default();
-        let unfit = match column.numbers {
-            Numbers::F32 => {
-                out.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-                numbers.iter().position(|number| refused && !number.is_finite())
-            }
-            Numbers::F16 => narrow(numbers, out, refused, |number| {
-                let narrow = f16::from_f32(number);
-                (narrow.to_bits(), narrow.is_finite())
-            }),
-            Numbers::Bf16 => narrow(numbers, out, refused, |number| {
-                let narrow = bf16::from_f32(number);
-                (narrow.to_bits(), narrow.is_finite())
-            }),
-            Numbers::I8Scaled => scale(numbers, out),
+        let dim = match column.numbers {
+            Numbers::VaryingBytes => values.len(),
+            _ => column.dim,
         };
-        if let Some(at) = unfit {
-            return Err(Unfit {
-                position: begin + at,
-                value: numbers[at],
-            });
-        }
-        begin += column.dim;
+        let numbers = values.get(begin..begin + dim).unwrap_or_default();
+        encode_column(column.numbers, numbers, schema.not_finite, out).map_err(|unfit| Unfit {
+            position: begin + unfit.position,
+            ..unfit
+        })?;
+        begin += dim;
     }
     Ok(())
+}
+
+/// Appends the numbers of one column.
+///
+/// # Errors
+/// As [`encode`]; the position is that in the column.
+pub(crate) fn encode_column(
+    kind: Numbers,
+    numbers: &[f32],
+    not_finite: NotFinite,
+    out: &mut Vec<u8>,
+) -> Result<(), Unfit> {
+    let refused = not_finite == NotFinite::Refused;
+    let unfit = match kind {
+        Numbers::F32 => {
+            out.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+            numbers.iter().position(|number| refused && !number.is_finite())
+        }
+        Numbers::F16 => narrow(numbers, out, refused, |number| {
+            let narrow = f16::from_f32(number);
+            (narrow.to_bits(), narrow.is_finite())
+        }),
+        Numbers::Bf16 => narrow(numbers, out, refused, |number| {
+            let narrow = bf16::from_f32(number);
+            (narrow.to_bits(), narrow.is_finite())
+        }),
+        Numbers::I8Scaled => scale(numbers, out),
+        Numbers::Bytes | Numbers::VaryingBytes => {
+            out.extend(numbers.iter().map(|number| *number as u8));
+            numbers
+                .iter()
+                .position(|number| f32::from(*number as u8) != *number)
+        }
+    };
+    match unfit.and_then(|at| numbers.get(at).map(|value| (at, *value))) {
+        Some((position, value)) => Err(Unfit { position, value }),
+        None => Ok(()),
+    }
 }
 
 /// Appends 16-bit numbers; the first that is refused.

@@ -1,7 +1,7 @@
 //! What a row holds: its columns, and how each lies in the file; and what its key is.
 //!
-//! Invariant: a checked schema has a row of at least one byte and at most [`ROW_BYTES_MAX`], and its columns follow
-//! each other without gaps.
+//! Invariant: in a checked schema a slot has at least one byte of its row and at most [`ROW_BYTES_MAX`], and its columns
+//! follow each other without gaps.
 
 use std::fmt;
 
@@ -9,11 +9,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::hash::text_key;
+use crate::header::{BYTES_FORMAT, FORMAT};
 use crate::rows::{self, Unfit};
 
 /// Most numbers in a row, all columns together.
 pub const DIM_MAX: usize = 65_536;
-pub(crate) const ROW_BYTES_MAX: usize = DIM_MAX * 4;
+/// Most bytes of a row.
+pub const ROW_BYTES_MAX: usize = DIM_MAX * 4;
+/// What a slot has of a row that varies in length: where it begins in the heap.
+pub(crate) const START_BYTES: usize = 6;
 const COLUMNS_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 128;
 pub(crate) const SCALE_BYTES: usize = 4;
@@ -30,15 +34,21 @@ pub enum Numbers {
     Bf16,
     /// Signed bytes with one scale a row: two digits of the row's largest.
     I8Scaled,
+    /// No numbers: `dim` bytes, which are answered as they are.
+    Bytes,
+    /// No numbers: as many bytes as each row has. The column is the only one of its table, and its `dim` is 0.
+    VaryingBytes,
 }
 
 impl Numbers {
     /// Every kind, by its name in a manifest.
-    pub const ALL: [(&'static str, Numbers); 4] = [
+    pub const ALL: [(&'static str, Numbers); 6] = [
         ("f32", Numbers::F32),
         ("f16", Numbers::F16),
         ("bf16", Numbers::Bf16),
         ("i8_scaled", Numbers::I8Scaled),
+        ("bytes", Numbers::Bytes),
+        ("varying_bytes", Numbers::VaryingBytes),
     ];
 
     /// Its name in a manifest.
@@ -53,7 +63,14 @@ impl Numbers {
             Numbers::F32 => dim * 4,
             Numbers::F16 | Numbers::Bf16 => dim * 2,
             Numbers::I8Scaled => SCALE_BYTES + dim,
+            Numbers::Bytes => dim,
+            Numbers::VaryingBytes => START_BYTES,
         }
+    }
+
+    /// Whether a column of them has bytes, which nobody adds up or converts.
+    pub fn is_bytes(self) -> bool {
+        matches!(self, Numbers::Bytes | Numbers::VaryingBytes)
     }
 }
 
@@ -66,8 +83,13 @@ pub struct Column {
     /// How its numbers are stored.
     #[serde(rename = "type")]
     pub numbers: Numbers,
-    /// How many numbers a row has in it.
+    /// How many numbers a row has in it, or bytes; 0 where rows vary in length.
+    #[serde(default, skip_serializing_if = "is_zero")]
     pub dim: usize,
+}
+
+fn is_zero(dim: &usize) -> bool {
+    *dim == 0
 }
 
 impl Column {
@@ -129,7 +151,8 @@ pub struct Schema {
     pub columns: Vec<Column>,
     /// What becomes of NaN and infinities.
     pub not_finite: NotFinite,
-    /// The row that a lookup answers for a key that is not there: a number for each of the columns'. Zeros where there is none.
+    /// The row that a lookup answers for a key that is not there: a number for each of the columns', and of bytes each as a
+    /// number. Zeros where there is none, or no bytes where rows vary in length.
     pub default_row: Option<Vec<f32>>,
 }
 
@@ -153,13 +176,46 @@ impl Schema {
         self.columns.iter().map(|column| column.dim).sum()
     }
 
-    /// Whether calls and answers look alike: keys of one kind, and columns of the same names, as long. How numbers are stored
-    /// is not seen in them.
+    /// Whether calls and answers look alike: keys of one kind, and columns of the same names, as long, of numbers or of bytes.
+    /// How numbers are stored is not seen in them.
     pub fn answers_like(&self, other: &Schema) -> bool {
         let mut pairs = self.columns.iter().zip(&other.columns);
         self.keys == other.keys
             && self.columns.len() == other.columns.len()
-            && pairs.all(|(one, other)| (&one.name, one.dim) == (&other.name, other.dim))
+            && pairs.all(|(one, other)| {
+                (&one.name, one.dim, one.numbers.is_bytes())
+                    == (&other.name, other.dim, other.numbers.is_bytes())
+            })
+    }
+
+    /// Whether a row is bytes, of a length of its own.
+    pub fn is_varying(&self) -> bool {
+        self.columns
+            .iter()
+            .any(|column| column.numbers == Numbers::VaryingBytes)
+    }
+
+    /// The first column of bytes, if there is any.
+    pub fn bytes_column(&self) -> Option<&Column> {
+        self.columns.iter().find(|column| column.numbers.is_bytes())
+    }
+
+    /// What a row has, for people.
+    pub(crate) fn describe_row(&self) -> String {
+        let all_bytes = self.columns.iter().all(|column| column.numbers.is_bytes());
+        match (self.is_varying(), all_bytes) {
+            (true, _) => "varying bytes".to_owned(),
+            (false, true) => format!("{} bytes", self.dim()),
+            (false, false) => format!("{} numbers", self.dim()),
+        }
+    }
+
+    /// The format of files that hold such rows: programs that know no bytes refuse them by its number.
+    pub(crate) fn format(&self) -> u32 {
+        match self.bytes_column() {
+            Some(_) => BYTES_FORMAT,
+            None => FORMAT,
+        }
     }
 
     /// Bytes of a row.
@@ -192,7 +248,9 @@ impl Schema {
                 let found = format!("{:?} twice", column.name);
                 return Err(Error::argument("columns", "different names", found));
             }
-            if column.dim == 0 {
+            if column.numbers == Numbers::VaryingBytes {
+                check_varying(column, count)?;
+            } else if column.dim == 0 {
                 let expected = format!("at least 1 in column {:?}", column.name);
                 return Err(Error::argument("dim", expected, 0));
             }
@@ -218,7 +276,11 @@ impl Schema {
         let Some(row) = &self.default_row else {
             return Ok(None);
         };
-        if row.len() != self.dim() {
+        if self.is_varying() && row.len() > ROW_BYTES_MAX {
+            let expected = format!("at most {ROW_BYTES_MAX} bytes");
+            return Err(Error::argument("default row", expected, row.len()));
+        }
+        if !self.is_varying() && row.len() != self.dim() {
             let expected = format!("{} numbers", self.dim());
             return Err(Error::argument("default row", expected, row.len()));
         }
@@ -235,6 +297,22 @@ impl Schema {
             }
         }
     }
+}
+
+/// A column of varying bytes is all that its table has.
+fn check_varying(column: &Column, count: usize) -> Result<(), Error> {
+    if count > 1 {
+        let expected = format!(
+            "column {:?} alone, as its rows vary in length (or give its bytes a fixed number)",
+            column.name
+        );
+        return Err(Error::argument("columns", expected, count));
+    }
+    if column.dim > 0 {
+        let expected = format!("none in column {:?}, as its rows vary in length", column.name);
+        return Err(Error::argument("dim", expected, column.dim));
+    }
+    Ok(())
 }
 
 /// A name that is a folder's, or stands in a configuration.
@@ -290,6 +368,19 @@ mod tests {
             vec![column("a b", Numbers::F32, 1)],
             "name of a column: expected 1 to 128 letters",
         );
+        let varying = |dim| column("rows", Numbers::VaryingBytes, dim);
+        check(
+            vec![a(), varying(0)],
+            "columns: expected column \"rows\" alone, as its rows vary in length (or give its bytes a fixed number), found 2",
+        );
+        check(
+            vec![varying(4)],
+            "dim: expected none in column \"rows\", as its rows vary in length, found 4",
+        );
+        check(
+            vec![column("raw", Numbers::Bytes, DIM_MAX + 1)],
+            "dim: expected 1 to 65536, found 65537",
+        );
         Schema::floats(DIM_MAX).check().unwrap();
     }
 
@@ -328,7 +419,14 @@ mod tests {
         let check = |one: &Schema, other: &Schema, expected| {
             assert_eq!(one.answers_like(other), expected, "{one:?} and {other:?}");
         };
+        let bytes = |numbers, dim| Schema {
+            columns: vec![column("vector", numbers, dim)],
+            ..Schema::floats(2)
+        };
         check(&Schema::floats(2), &half, true);
+        check(&Schema::floats(2), &bytes(Numbers::Bytes, 2), false);
+        check(&bytes(Numbers::Bytes, 2), &bytes(Numbers::Bytes, 2), true);
+        check(&bytes(Numbers::Bytes, 2), &bytes(Numbers::VaryingBytes, 0), false);
         check(&Schema::floats(2), &Schema::floats(3), false);
         check(&Schema::floats(2), &text("genre"), false);
         check(&text("genre"), &text("genre"), true);
@@ -370,6 +468,9 @@ mod tests {
         let expected = "expected numbers that its columns can hold, found";
         check(Numbers::F32, &[0.5, f32::NAN], &format!("{expected} NaN at 1"));
         check(Numbers::F16, &[1e6, 0.0], &format!("{expected} 1000000 at 0"));
+        check(Numbers::Bytes, &[255.0, 0.0], "");
+        check(Numbers::Bytes, &[0.0, 256.0], &format!("{expected} 256 at 1"));
+        check(Numbers::Bytes, &[0.5, 0.0], &format!("{expected} 0.5 at 0"));
     }
 
     #[test]

@@ -112,9 +112,22 @@ impl Shard {
             let (expected, found) = (format!("{expected:016x}"), format!("{found:016x}"));
             Err(Error::damaged(&self.path, what, expected, found))
         };
-        let (pilots, slots) = self.sections();
+        let (pilots, rest) = self.sections();
+        let slots = rest.split_at_checked(self.layout.slots_bytes as usize);
+        let (slots, heap) = slots.unwrap_or_default();
         check("checksum of pilots", pilots, self.header.pilots_checksum)?;
-        check("checksum of slots", slots, self.header.slots_checksum)
+        check("checksum of slots", slots, self.header.slots_checksum)?;
+        match self.header.heap {
+            Some(section) => check("checksum of heap", heap, section.checksum),
+            None => Ok(()),
+        }
+    }
+
+    /// The bytes of all rows, where they vary in length.
+    pub(crate) fn heap_bytes(&self) -> Option<&[u8]> {
+        let bytes = self.header.heap?.bytes as usize;
+        let heap = self.bytes.get(self.layout.heap_offset as usize..);
+        Some(heap.and_then(|heap| heap.get(..bytes)).unwrap_or_default())
     }
 
     /// Reads the whole file into memory, and verifies it there.
@@ -130,7 +143,7 @@ impl Shard {
         self.verify()
     }
 
-    /// The pilots and the slots, each with its padding.
+    /// The pilots with their padding, and all behind them.
     fn sections(&self) -> (&[u8], &[u8]) {
         let sections = self.bytes.get(HEADER_BYTES..).unwrap_or_default();
         sections
@@ -196,8 +209,9 @@ impl<'a> View<'a> {
         Slot(self.slots.get(begin..begin + self.slot_bytes).unwrap_or_default())
     }
 
+    /// The number of that slot.
     #[inline(always)]
-    fn number(&self, hash: u64) -> Option<u64> {
+    pub(crate) fn number(&self, hash: u64) -> Option<u64> {
         let spread = self.places.spread(hash);
         let pilot = self.pilots.get(self.places.bucket(spread) as usize)?;
         Some(self.places.slot(spread, u16::from_le_bytes(*pilot)))
@@ -213,13 +227,19 @@ impl<'a> View<'a> {
         (self.slots.len() / self.slot_bytes.max(1)) as u64
     }
 
-    /// The key and the row in a slot, where that is the slot of its key.
+    /// What lies in a slot, a row or not: its first bytes, as a key, and those behind them.
     #[inline]
-    pub(crate) fn entry(&self, number: u64) -> Option<(u64, Row<'a>)> {
+    pub(crate) fn numbered(&self, number: u64) -> Option<(u64, Row<'a>)> {
         let begin = (number as usize).checked_mul(self.slot_bytes)?;
         let slot = self.slots.get(begin..)?.get(..self.slot_bytes)?;
         let (key, row) = slot.split_first_chunk::<KEY_BYTES>()?;
-        let key = u64::from_le_bytes(*key);
+        Some((u64::from_le_bytes(*key), row))
+    }
+
+    /// The key and the row in a slot, where that is the slot of its key.
+    #[inline]
+    pub(crate) fn entry(&self, number: u64) -> Option<(u64, Row<'a>)> {
+        let (key, row) = self.numbered(number)?;
         (self.number(hash(key)) == Some(number)).then_some((key, row))
     }
 }

@@ -5,11 +5,14 @@
 //! and no folder of one.
 
 pub(crate) mod arrange;
+mod cells;
 mod compact;
 mod removals;
+mod section;
 mod shard;
 mod texts;
 mod unfinished;
+mod varying;
 
 use std::fmt;
 use std::fs::File;
@@ -21,10 +24,10 @@ use std::time::SystemTime;
 
 use crate::error::Error;
 use crate::hash::{hash, shard_of};
-use crate::header::{FORMAT, SHARDS_MAX};
+use crate::header::SHARDS_MAX;
 use crate::manifest::{self, KeyKind, Manifest};
 use crate::rows;
-use crate::schema::{Keys, Schema, check_name};
+use crate::schema::{Keys, ROW_BYTES_MAX, Schema, check_name};
 use crate::table::{LAYERS_MAX, Table};
 use crate::versions::folder;
 use arrange::Identity;
@@ -96,6 +99,8 @@ pub struct Summary {
     pub version: u64,
     /// Numbers in a row.
     pub dim: usize,
+    /// What a row has, for people.
+    each: String,
     /// Rows in all shards.
     pub rows: u64,
     /// Shard files.
@@ -108,11 +113,11 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "table {} version {}: {} rows of {} numbers in {} shard(s), {} bytes, in {}",
+            "table {} version {}: {} rows of {} in {} shard(s), {} bytes, in {}",
             self.name,
             self.version,
             self.rows,
-            self.dim,
+            self.each,
             self.shards,
             self.bytes,
             self.path.display()
@@ -306,7 +311,10 @@ impl Writer {
 
     /// Leaves the bytes of a row at hand.
     fn encode(&mut self, key: u64, row: &[f32]) -> Result<(), Error> {
-        let dim = self.schema.dim();
+        let dim = match self.schema.is_varying() {
+            true => row.len().min(ROW_BYTES_MAX),
+            false => self.schema.dim(),
+        };
         if row.len() != dim {
             return Err(Error::Dim {
                 key,
@@ -315,11 +323,7 @@ impl Writer {
             });
         }
         self.row.clear();
-        rows::encode(&self.schema, row, &mut self.row).map_err(|unfit| Error::NotFinite {
-            key,
-            position: unfit.position,
-            value: unfit.value,
-        })
+        rows::encode(&self.schema, row, &mut self.row).map_err(|unfit| unfit.of(key))
     }
 
     fn remove_key(&mut self, key: u64) -> Result<bool, Error> {
@@ -333,7 +337,10 @@ impl Writer {
             return Ok(false);
         }
         self.row.clear();
-        self.row.resize(self.schema.row_bytes(), 0);
+        match self.schema.is_varying() {
+            true => varying::frame(&mut self.row),
+            false => self.row.resize(self.schema.row_bytes(), 0),
+        }
         self.row.push(1);
         self.push_slot(key)?;
         Ok(true)
@@ -341,6 +348,9 @@ impl Writer {
 
     /// Adds the row whose bytes are at hand.
     fn push_encoded(&mut self, key: u64) -> Result<(), Error> {
+        if self.schema.is_varying() {
+            varying::frame(&mut self.row);
+        }
         if self.base.is_some() {
             self.row.push(0);
         }
@@ -380,7 +390,7 @@ impl Writer {
         };
         let (keys, slot) = KeyKind::fields(&self.schema.keys);
         let manifest = Manifest {
-            format: FORMAT,
+            format: self.schema.format(),
             name: self.name,
             version: self.version,
             keys,
@@ -410,6 +420,7 @@ impl Writer {
             name: manifest.name,
             version: self.version,
             dim: self.schema.dim(),
+            each: self.schema.describe_row(),
             rows: manifest.rows,
             shards: manifest.shards.len() as u32,
             bytes: manifest.shards.iter().map(|entry| entry.bytes).sum(),
@@ -418,6 +429,7 @@ impl Writer {
 
     fn identity(&self, shard: usize, shards: usize) -> Identity {
         Identity {
+            format: self.schema.format(),
             shard: shard as u32,
             shards: shards as u32,
             version: self.version,
@@ -433,15 +445,15 @@ impl Writer {
         let memory_bytes = self.memory_bytes / threads;
         let waiting = Mutex::new(shards.into_iter().enumerate());
         let finished = Mutex::new((0..count).map(|_| None).collect::<Vec<_>>());
-        let base = self.base.as_deref();
+        let (base, is_varying) = (self.base.as_deref(), self.schema.is_varying());
         let work = || -> Result<(), Error> {
             loop {
                 let next = lock(&waiting).next();
                 let Some((number, shard)) = next else {
                     return Ok(());
                 };
-                let shard =
-                    shard.finish(self.identity(number, count), self.duplicates, base, memory_bytes)?;
+                let identity = self.identity(number, count);
+                let shard = shard.finish(identity, is_varying, self.duplicates, base, memory_bytes)?;
                 lock(&finished)[number] = Some(shard);
             }
         };

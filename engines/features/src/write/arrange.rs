@@ -6,11 +6,11 @@
 use std::io::Write;
 use std::path::Path;
 
-use xxhash_rust::xxh3::Xxh3Default;
-
+use super::section::Section;
+use super::varying::Lengths;
 use crate::error::Error;
 use crate::hash::{Places, hash, key_of};
-use crate::header::{Header, KEY_BYTES, SHARD_ROWS_MAX};
+use crate::header::{Header, HeapSection, KEY_BYTES, SHARD_ROWS_MAX};
 
 /// Seeds are powers of the first, so that hashes spread by one become those of the next by a multiplication.
 const FIRST_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -24,6 +24,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// What a shard says of itself.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Identity {
+    pub(crate) format: u32,
     pub(crate) shard: u32,
     pub(crate) shards: u32,
     pub(crate) version: u64,
@@ -106,6 +107,7 @@ impl Keys {
                 let filler = spreads.first().map_or(0, |&spread| places.key_of(spread));
                 return Ok(Arrangement {
                     keep_first: false,
+                    lengths: None,
                     rows,
                     places,
                     pilots,
@@ -197,6 +199,8 @@ impl Taken {
 pub(crate) struct Arrangement {
     /// Of several rows of a key the first stays, else the last.
     pub(crate) keep_first: bool,
+    /// Where rows vary in length: how long that of each slot is.
+    pub(super) lengths: Option<Lengths>,
     rows: u64,
     places: Places,
     pilots: Vec<u16>,
@@ -211,7 +215,7 @@ pub(crate) type Slots<'a> = dyn FnMut(&mut dyn FnMut(&[u8])) -> Result<(), Error
 pub(crate) type Kept<'a> = dyn FnMut(u64, &[u8]) + 'a;
 
 impl Arrangement {
-    /// Writes both sections, and returns the header that belongs before them. The slots are visited once for each
+    /// Writes the pilots and the slots, and returns the header that belongs before them; the checksum of a heap is not in it yet. The slots are visited once for each
     /// `memory_bytes` of them; `path` is for messages. `kept` gets the key and the row of each slot that has one.
     pub(crate) fn write(
         &self,
@@ -222,7 +226,13 @@ impl Arrangement {
         slots: &mut Slots<'_>,
         mut kept: Option<&mut Kept<'_>>,
     ) -> Result<Header, Error> {
+        let heap = self.lengths.as_ref().map(|lengths| HeapSection {
+            bytes: lengths.sum(),
+            checksum: 0,
+        });
         let mut header = Header {
+            format: identity.format,
+            heap,
             shard: identity.shard,
             shards: identity.shards,
             row_bytes: identity.row_bytes,
@@ -249,10 +259,13 @@ impl Arrangement {
 
         let slot_bytes = header.slot_bytes();
         let pass_slots = (memory_bytes / slot_bytes).max(1) as u64;
-        let mut begin = 0;
+        let (mut begin, mut heap_at) = (0, 0);
         while begin < self.places.slots {
             let end = self.places.slots.min(begin.saturating_add(pass_slots));
-            let image = self.image(begin..end, slot_bytes, slots)?;
+            let mut image = self.image(begin..end, slot_bytes, slots)?;
+            if let Some(lengths) = &self.lengths {
+                lengths.write_starts(&mut heap_at, begin..end, image.chunks_exact_mut(slot_bytes));
+            }
             if let Some(kept) = &mut kept {
                 self.each_kept(begin, image.chunks_exact(slot_bytes), *kept);
             }
@@ -309,44 +322,16 @@ impl Arrangement {
         }
     }
 
-    fn slot_of(&self, slot: &[u8]) -> Option<u64> {
+    pub(super) fn slots(&self) -> u64 {
+        self.places.slots
+    }
+
+    /// The number of the slot of the key that `slot` begins with.
+    pub(super) fn slot_of(&self, slot: &[u8]) -> Option<u64> {
         let key = u64::from_le_bytes(*slot.first_chunk()?);
         let spread = self.places.spread(hash(key));
         let pilot = self.pilots.get(self.places.bucket(spread) as usize)?;
         Some(self.places.slot(spread, *pilot))
-    }
-}
-
-/// One section of a file at a time: what was written of it, and its checksum.
-struct Section<'a, W> {
-    out: &'a mut W,
-    hasher: Xxh3Default,
-    bytes: u64,
-}
-
-impl<'a, W: Write> Section<'a, W> {
-    fn new(out: &'a mut W) -> Section<'a, W> {
-        Section {
-            out,
-            hasher: Xxh3Default::new(),
-            bytes: 0,
-        }
-    }
-
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.hasher.update(bytes);
-        self.bytes += bytes.len() as u64;
-        self.out.write_all(bytes)
-    }
-
-    /// Pads the section to its length and begins the next; returns its checksum.
-    fn end(&mut self, padded_bytes: u64) -> std::io::Result<u64> {
-        let padding = padded_bytes.saturating_sub(self.bytes);
-        self.write(&vec![0; padding as usize])?;
-        let checksum = self.hasher.digest();
-        self.hasher.reset();
-        self.bytes = 0;
-        Ok(checksum)
     }
 }
 
@@ -399,6 +384,7 @@ mod tests {
         let write = |keys: &[u64], memory_bytes| {
             let arrangement = arrange(keys.iter().copied()).unwrap();
             let identity = Identity {
+                format: 2,
                 shard: 0,
                 shards: 1,
                 version: 1,
@@ -437,6 +423,7 @@ mod tests {
     #[test]
     fn of_rows_of_one_key_the_first_or_the_last_stays() {
         let identity = Identity {
+            format: 2,
             shard: 0,
             shards: 1,
             version: 1,

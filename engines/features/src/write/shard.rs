@@ -13,6 +13,7 @@ use super::Duplicates;
 use super::arrange::{Identity, Kept, Keys};
 use super::removals::{Removals, key_of_slot};
 use super::texts::Texts;
+use super::varying::{self, Lengths, Record};
 use crate::error::Error;
 use crate::header::{HEADER_BYTES, KEY_BYTES, SHARD_ROWS_MAX};
 use crate::manifest::{ShardEntry, shard_file};
@@ -97,6 +98,7 @@ impl ShardWriter {
     pub(super) fn finish(
         self,
         identity: Identity,
+        is_varying: bool,
         duplicates: Duplicates,
         base: Option<&Table>,
         memory_bytes: usize,
@@ -106,6 +108,8 @@ impl ShardWriter {
         let mut rows = Rows {
             file: rows.map_err(Error::io("write", &self.rows_path))?,
             path: self.rows_path,
+            is_delta: identity.is_delta,
+            is_varying,
             slot_bytes: KEY_BYTES + identity.row_bytes as usize + usize::from(identity.is_delta),
             written: self.written.digest(),
         };
@@ -120,6 +124,10 @@ impl ShardWriter {
         )?;
         let mut arrangement = keys.arrange(&path)?;
         arrangement.keep_first = duplicates == Duplicates::First;
+        if is_varying {
+            let lengths = Lengths::of(&arrangement, &mut |visit| rows.each_record(&taken_out, visit))?;
+            arrangement.lengths = Some(lengths);
+        }
         let mut file = File::create_new(&path).map_err(Error::io("create", &path))?;
         file.write_all(&[0; HEADER_BYTES])
             .map_err(Error::io("write", &path))?;
@@ -136,7 +144,18 @@ impl ShardWriter {
             Some(_) => Some(&mut kept),
             None => None,
         };
-        let header = arrangement.write(identity, memory_bytes, &mut file, &path, &mut slots, kept)?;
+        let mut header = arrangement.write(identity, memory_bytes, &mut file, &path, &mut slots, kept)?;
+        if is_varying {
+            let mut records = |visit: &mut dyn FnMut(Record<'_>)| rows.each_record(&taken_out, visit);
+            varying::write_heap(
+                &arrangement,
+                &mut header,
+                memory_bytes,
+                &mut file,
+                &path,
+                &mut records,
+            )?;
+        }
         let (bytes, checksum) = header.encode();
         file.rewind()
             .and_then(|()| file.write_all(&bytes))
@@ -195,6 +214,9 @@ struct Rows {
     path: PathBuf,
     file: File,
     slot_bytes: usize,
+    is_delta: bool,
+    /// Each row says how long it is.
+    is_varying: bool,
     /// The checksum of what was written.
     written: u64,
 }
@@ -202,7 +224,26 @@ struct Rows {
 impl Rows {
     /// Visits all slots, in the order in which they came.
     fn each(&mut self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+        if self.is_varying {
+            return self.each_record(&[], &mut |record| visit(record.slot));
+        }
         let read = each(&mut self.file, self.slot_bytes, visit).map_err(Error::io("read", &self.path))?;
+        self.check(read)
+    }
+
+    /// Visits all rows that vary in length, in the order in which they came, but those of the keys `taken_out`, which are in order.
+    fn each_record(&mut self, taken_out: &[u64], visit: &mut dyn FnMut(Record<'_>)) -> Result<(), Error> {
+        let mut that_stay = |record: Record<'_>| {
+            if varying::stays(&record, taken_out) {
+                visit(record);
+            }
+        };
+        let read = varying::each(&mut self.file, self.is_delta, &mut that_stay);
+        self.check(read.map_err(Error::io("read", &self.path))?)
+    }
+
+    /// Whether what was read is what was written.
+    fn check(&self, read: u64) -> Result<(), Error> {
         if read == self.written {
             return Ok(());
         }
