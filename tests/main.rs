@@ -12,6 +12,7 @@ mod serving {
     mod bad_input;
     mod batches;
     mod busy_poll;
+    mod bytes;
     mod call;
     mod configuration;
     mod drain;

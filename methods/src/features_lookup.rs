@@ -3,6 +3,7 @@
 //! copied once, to where the answer leaves from.
 
 mod ahead;
+mod varying;
 
 pub(crate) use ahead::ahead;
 
@@ -14,6 +15,7 @@ use millpond_wire_schema::{Code, Status, features_lookup as schema};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use varying::Varying;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
@@ -64,6 +66,8 @@ struct Part<'c> {
     /// The bitmap and the rows where they are read already. Others stay where they are until they are written: nothing can
     /// go wrong with them.
     read: Option<(Vec<u8>, Vec<u8>)>,
+    /// Rows that vary in length are found already.
+    varying: Option<Varying<'c>>,
 }
 
 impl<'c> Part<'c> {
@@ -74,6 +78,7 @@ impl<'c> Part<'c> {
         bytes: &mut usize,
     ) -> Result<Part<'c>, Status> {
         let table = table(catalog, &lookup)?;
+        check_pool(table, &lookup)?;
         let projection = projection(table, &lookup)?;
         let keys = keys(table, lookup.keys, lookup.texts)?;
         let (keys, inverse) = match lookup.unique {
@@ -95,7 +100,7 @@ impl<'c> Part<'c> {
         };
         // Rows that are pooled have all columns at first.
         let row_bytes = match pool {
-            None if lookup.row_type == schema::RowType::None => 0,
+            None if lookup.row_type == schema::RowType::None || table.is_varying() => 0,
             None => projection.row_bytes(),
             Some(_) => projection.row_bytes().max(table.dim() * size_of::<f32>()),
         };
@@ -103,6 +108,11 @@ impl<'c> Part<'c> {
             .saturating_add(rows.saturating_mul(row_bytes))
             .saturating_add(inverse.as_deref().map_or(0, size_of_val));
         check_bytes(*bytes, call.calls.answer_bytes_max)?;
+        let limit = call.calls.answer_bytes_max;
+        let varying = match table.is_varying() && lookup.row_type != schema::RowType::None {
+            true => Some(Varying::find(table, &keys, bytes, limit)?),
+            false => None,
+        };
         let mut part = Part {
             table,
             active: lookup.at_version.and_then(|_| active(catalog, &lookup.table, table)),
@@ -112,8 +122,12 @@ impl<'c> Part<'c> {
             inverse,
             rows,
             read: None,
+            varying,
         };
-        if pool.is_some() || table.is_mapped() {
+        if let Some(varying) = part.varying.as_mut().filter(|_| table.is_mapped()) {
+            varying.copy(part.keys.len());
+            check_whole(catalog, table, &lookup.table)?;
+        } else if pool.is_some() || table.is_mapped() {
             part.read = Some(part.read(pool, &lookup.offsets)?);
             check_whole(catalog, table, &lookup.table)?;
         }
@@ -145,6 +159,7 @@ impl<'c> Part<'c> {
     fn dim(&self) -> usize {
         match self.row_type {
             schema::RowType::None => 0,
+            _ if self.varying.is_some() => 0,
             _ => self.projection.dim(),
         }
     }
@@ -170,6 +185,9 @@ impl<'c> Part<'c> {
             active: self.active,
             missing: &[],
         };
+        if let Some(varying) = &self.varying {
+            return varying.write(header, out);
+        }
         header.write(out, |found, values| match &self.read {
             Some((bits, rows)) => {
                 found.copy_from_slice(bits);
@@ -216,17 +234,37 @@ fn distinct(keys: &[u64]) -> (Vec<u64>, Vec<u32>) {
 /// What the answer has of the table's rows.
 fn projection<'c>(table: &'c Table, lookup: &schema::Lookup<'_>) -> Result<Cow<'c, Projection>, Status> {
     let answered = match lookup.row_type {
-        schema::RowType::F32 | schema::RowType::None if lookup.columns.is_empty() => {
+        schema::RowType::F32 if lookup.columns.is_empty() && table.schema().bytes_column().is_none() => {
             return Ok(Cow::Borrowed(table.floats()));
         }
-        schema::RowType::F32 | schema::RowType::None => Answered::F32,
+        schema::RowType::None if lookup.columns.is_empty() => return Ok(Cow::Borrowed(table.floats())),
+        schema::RowType::F32 => Answered::F32,
         schema::RowType::F64 => Answered::F64,
         schema::RowType::F16 => Answered::F16,
         schema::RowType::Bf16 => Answered::Bf16,
-        schema::RowType::U8 => Answered::Stored,
+        schema::RowType::U8 | schema::RowType::None => Answered::Stored,
     };
     let projection = Projection::new(table.schema(), &lookup.columns, answered);
     projection.map(Cow::Owned).map_err(bad_argument)
+}
+
+/// Bytes are not pooled.
+fn check_pool(table: &Table, lookup: &schema::Lookup<'_>) -> Result<(), Status> {
+    let is_asked =
+        |name: &str| lookup.columns.is_empty() || lookup.columns.iter().any(|asked| *asked == name);
+    let mut columns = table.schema().columns.iter();
+    let bytes = columns.find(|column| column.numbers.is_bytes() && is_asked(&column.name));
+    match bytes {
+        Some(column) if lookup.pool != schema::Pool::None => {
+            let ex = format!(
+                "key \"pool\": column {:?} of table {:?} holds bytes, which are not pooled; name other columns, or leave the pool out",
+                column.name,
+                table.name()
+            );
+            Err(Status::new(Code::BadArgument, ex))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn bad_argument(error: Error) -> Status {

@@ -100,10 +100,16 @@ impl Opening<'_> {
     /// A table, in the version that requests of this pipeline will read.
     ///
     /// # Errors
-    /// [`Error::Unfit`] where there is none of that name.
+    /// [`Error::Unfit`] where there is none of that name, or it holds bytes.
     pub fn table(&mut self, name: &str) -> Result<Arc<Table>, Error> {
         let found = self.parts.table(name);
         let table = found.ok_or_else(|| self.missing("table", name))?;
+        if let Some(column) = table.schema().bytes_column() {
+            return Err(self.unfit(format!(
+                "table {name:?} holds bytes in its column {:?}, which no stage reads; name a table of numbers",
+                column.name
+            )));
+        }
         if !self.tables.iter().any(|(known, _)| known == name) {
             self.tables.push((name.to_owned(), Arc::clone(&table)));
         }

@@ -156,9 +156,13 @@ fn calls(engines: &Catalog) -> Vec<Call<'_>> {
             ),
         });
     }
-    for name in engines.tables.keys() {
+    for (name, table) in &engines.tables {
+        let row_type = match table.schema().bytes_column() {
+            Some(_) => features_lookup::RowType::U8,
+            None => features_lookup::RowType::F32,
+        };
         let write = move |out: &mut Encoder<'_>, round| {
-            features_lookup::Lookup::write(&lookup(name, round), out);
+            features_lookup::Lookup::write(&lookup(name, row_type, round), out);
         };
         calls.push((FeaturesLookup::NAME, Box::new(write)));
     }
@@ -214,7 +218,7 @@ fn candidates<'n>(name: &'n str, pipeline: &'n Pipeline, rows: usize, round: usi
     }
 }
 
-fn lookup(name: &str, round: usize) -> features_lookup::Lookup<'_> {
+fn lookup(name: &str, row_type: features_lookup::RowType, round: usize) -> features_lookup::Lookup<'_> {
     let first = round as u64 * KEYS;
     features_lookup::Lookup {
         table: name.into(),
@@ -223,7 +227,7 @@ fn lookup(name: &str, round: usize) -> features_lookup::Lookup<'_> {
         pool: features_lookup::Pool::None,
         columns: Vec::new(),
         texts: None,
-        row_type: features_lookup::RowType::F32,
+        row_type,
         unique: false,
         offsets: Vec::new(),
         map: None,

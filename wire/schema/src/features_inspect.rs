@@ -58,7 +58,7 @@ schema! {
         name: Text,
         /// How its numbers are stored.
         numbers ("type"): Text,
-        /// How many numbers of a row it has.
+        /// How many numbers of a row it has, or bytes; 0 where rows vary in length.
         dim: UInt,
     }
 }

@@ -63,7 +63,7 @@ schema! {
         offsets: OrDefault<Block<u32>>,
         /// Columns of the table, in the order of the answer's rows; all when absent.
         columns: OrDefault<List<Text>>,
-        /// As what the numbers of the answer come; "u8" are the bytes of the rows as they are stored, "none" says only which keys are there.
+        /// As what the numbers of the answer come; "u8" are the bytes of the rows as they are stored, which is all that columns of bytes have; "none" says only which keys are there.
         row_type ("type"): OrDefault<RowType>,
         /// One row for each different key, in the order in which they come first, and `inverse` beside them.
         unique: OrDefault<Bool>,

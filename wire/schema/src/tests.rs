@@ -79,6 +79,7 @@ fn lookups_round_trip() {
         row_type: RowType::F32,
         found: Cow::Borrowed(&[3]),
         values: Data::F32(vec![0.5, 1.0, -2.0, 3.5]),
+        offsets: None,
         inverse: None,
         active: None,
         missing: Vec::new(),
@@ -99,6 +100,66 @@ fn missing() -> Vec<Missing<'static>> {
         code: 30116,
         ex: "the connection closed".into(),
     }]
+}
+
+#[test]
+fn rows_that_vary_in_length_come_with_offsets() {
+    let inverse = [1, 0, 1];
+    let rows = Rows {
+        version: 7,
+        dim: 0,
+        row_type: RowType::U8,
+        found: Cow::Borrowed(&[2]),
+        values: Data::U8(b"abc".to_vec()),
+        offsets: Some(vec![0, 0, 3]),
+        inverse: Some(inverse.to_vec()),
+        active: None,
+        missing: Vec::new(),
+    };
+    let json = round_trip::<features_lookup::Answer<'_>>(&features_lookup::Answer::One(rows.clone()));
+    assert_eq!(
+        json,
+        r#"{"version":7,"dim":0,"type":"u8","found":[2],"values":[97,98,99],"offsets":[0,0,3],"inverse":[1,0,1]}"#
+    );
+    let header = features_lookup::Header {
+        version: 7,
+        dim: 0,
+        row_type: RowType::U8,
+        keys: 2,
+        rows: 2,
+        inverse: Some(&inverse),
+        active: None,
+        missing: &[],
+    };
+    for encoding in [Encoding::Msgpack, Encoding::Json] {
+        let (mut whole, mut filled) = (Vec::new(), Vec::new());
+        Rows::write(&rows, &mut Encoder::new(&mut whole, encoding, true));
+        header.write_varying(
+            3,
+            &mut Encoder::new(&mut filled, encoding, true),
+            |found, offsets, values| {
+                found[0] = 2;
+                offsets[8] = 3;
+                values.copy_from_slice(b"abc");
+            },
+        );
+        assert_eq!(filled, whole);
+    }
+    for offsets in [vec![], vec![0, 4], vec![1, 3], vec![0, 3, 2, 3]] {
+        let wrong = Rows {
+            offsets: Some(offsets.clone()),
+            ..rows.clone()
+        };
+        let mut bytes = Vec::new();
+        Rows::write(&wrong, &mut Encoder::new(&mut bytes, Encoding::Msgpack, false));
+        let read = Payload::new(Encoding::Msgpack, &bytes)
+            .and_then(|payload| Rows::decode(&payload).map(|(rows, _)| Rows::own(rows)));
+        let error = read.unwrap_err().to_string();
+        assert!(
+            error.contains("ascending offsets from 0 to the number of bytes (3)"),
+            "{error}"
+        );
+    }
 }
 
 #[test]
@@ -123,6 +184,7 @@ fn rows_read_to_their_place_are_the_same_answer() {
             row_type,
             found: Cow::Borrowed(&[0x81, 2]),
             values,
+            offsets: None,
             inverse: inverse.clone(),
             active: Some(9),
             missing: missing.clone(),

@@ -71,6 +71,7 @@ async fn lookups_read_rows() {
         row_type: features_lookup::RowType::F32,
         found: vec![1].into(),
         values: infer::Data::F32(vec![0.5, 0.0]),
+        offsets: None,
         inverse: None,
         active: None,
         missing: Vec::new(),

@@ -147,14 +147,23 @@ struct Rows<'a> {
     row_bytes: usize,
     found: &'a [u8],
     stored: &'a [u8],
+    /// Where rows begin, and the last one ends, where they vary in length.
+    offsets: Option<&'a [[u8; 4]]>,
 }
 
 impl<'a> Rows<'a> {
     fn read(answer: &'a Payload<'_>, count: usize) -> Read<Rows<'a>> {
-        let [found, stored] = blocks(answer)?;
+        let Blocks {
+            found,
+            stored,
+            offsets,
+        } = blocks(answer)?;
         let row_bytes = stored.len() / count.max(1);
-        let is_whole = found.len() == count.div_ceil(8) && row_bytes * count == stored.len();
-        if !is_whole || (count > 0 && row_bytes == 0) {
+        let is_whole = match offsets {
+            Some(offsets) => offsets.len() == count + 1,
+            None => row_bytes * count == stored.len() && (count == 0 || row_bytes > 0),
+        };
+        if !is_whole || found.len() != count.div_ceil(8) {
             let given = format!("{} bytes of rows", stored.len());
             return Err(PayloadError::invalid(
                 given,
@@ -166,14 +175,26 @@ impl<'a> Rows<'a> {
             row_bytes,
             found,
             stored,
+            offsets,
         })
     }
 
     /// Each key's row, where it was found.
     fn each(&self) -> impl Iterator<Item = Option<&'a [u8]>> {
-        let rows = self.stored.chunks_exact(self.row_bytes.max(1));
-        rows.zip(bits(self.found, self.count))
-            .map(|(row, found)| found.then_some(row))
+        let found = bits(self.found, self.count).enumerate();
+        found.map(|(at, found)| found.then(|| self.row(at)))
+    }
+
+    #[inline]
+    fn row(&self, at: usize) -> &'a [u8] {
+        let (begin, end) = match self.offsets {
+            Some(offsets) => {
+                let place = |at: usize| offsets.get(at).map_or(0, |end| u32::from_le_bytes(*end) as usize);
+                (place(at), place(at + 1))
+            }
+            None => (at * self.row_bytes, (at + 1) * self.row_bytes),
+        };
+        self.stored.get(begin..end).unwrap_or_default()
     }
 
     #[inline]
@@ -187,25 +208,37 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// The bitmap of an answer, and its rows.
-fn blocks<'a>(answer: &'a Payload<'_>) -> Read<[&'a [u8]; 2]> {
+/// The bitmap of an answer, its rows, and where each of them begins if they vary in length.
+struct Blocks<'a> {
+    found: &'a [u8],
+    stored: &'a [u8],
+    offsets: Option<&'a [[u8; 4]]>,
+}
+
+fn blocks<'a>(answer: &'a Payload<'_>) -> Read<Blocks<'a>> {
     let (mut found, mut stored): (&[u8], &[u8]) = (&[], &[]);
+    let mut offsets = None;
     answer.read(|reader| {
         reader.map("a map", |reader, key| {
             match key {
                 b"found" => found = bytes(reader.token()?)?,
                 b"values" => stored = bytes(reader.token()?)?,
+                b"offsets" => offsets = Some(bytes(reader.token()?)?.as_chunks().0),
                 _ => reader.skip()?,
             }
             Ok(())
         })
     })?;
-    Ok([found, stored])
+    Ok(Blocks {
+        found,
+        stored,
+        offsets,
+    })
 }
 
 /// Which of so many keys an answer without rows has found.
 fn found<'a>(answer: &'a Payload<'_>, count: usize) -> Read<impl Iterator<Item = bool> + 'a> {
-    let [found, _] = blocks(answer)?;
+    let Blocks { found, .. } = blocks(answer)?;
     if found.len() != count.div_ceil(8) {
         let given = format!("{} bytes of bits", found.len());
         return Err(PayloadError::invalid(

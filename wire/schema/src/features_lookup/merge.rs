@@ -180,6 +180,7 @@ impl Merge {
                 .row_type
                 .numbers(&self.values)
                 .unwrap_or(Data::U8(Vec::new())),
+            offsets: None,
             inverse: None,
             active: None,
             missing,

@@ -108,7 +108,7 @@ impl Field for RowType {
 pub struct Rows<'a> {
     /// The version that answered.
     pub version: u64,
-    /// Numbers a row.
+    /// Numbers a row; 0 where rows vary in length.
     pub dim: usize,
     /// As what they come.
     pub row_type: RowType,
@@ -116,6 +116,8 @@ pub struct Rows<'a> {
     pub found: Cow<'a, [u8]>,
     /// n × dim (or bags × dim) numbers; where nothing was found the table's default row, or zeros.
     pub values: Data,
+    /// Of rows that vary in length: row i is `values[offsets[i]..offsets[i + 1]]`; where nothing was found the default row, or no bytes.
+    pub offsets: Option<Vec<u32>>,
     /// Of a call with `unique`: which row each key has.
     pub inverse: Option<Vec<u32>>,
     /// The version that serves, where another one answered.
@@ -127,7 +129,7 @@ pub struct Rows<'a> {
 type Active = Optional<UInt>;
 type AllMissing = OrDefault<List<Missing<'static>>>;
 type Dim = Within<0, 0xffff_ffff>;
-type Inverse = Optional<Block<u32>>;
+type Numbers = Optional<Block<u32>>;
 
 impl Field for Rows<'static> {
     type Of<'a> = Rows<'a>;
@@ -144,6 +146,7 @@ impl Field for Rows<'static> {
         let (mut version, mut dim, mut row_type) = (Slot::Unseen, Slot::Unseen, Slot::Unseen);
         let (mut found, mut inverse, mut values) = (Slot::Unseen, Slot::Unseen, None);
         let (mut active, mut missing) = (Slot::Unseen, Slot::Unseen);
+        let mut offsets = Slot::Unseen;
         reader.map("a map", |reader, key| match key {
             b"version" => fill::<UInt>(&mut version, reader, "version"),
             b"dim" => fill::<Dim>(&mut dim, reader, "dim"),
@@ -152,7 +155,8 @@ impl Field for Rows<'static> {
             b"values" if values.is_some() => Err(reader.twin("values")),
             // Their type may stand behind them.
             b"values" => reader.later().map(|later| values = Some(later)),
-            b"inverse" => fill::<Inverse>(&mut inverse, reader, "inverse"),
+            b"offsets" => fill::<Numbers>(&mut offsets, reader, "offsets"),
+            b"inverse" => fill::<Numbers>(&mut inverse, reader, "inverse"),
             b"active" => fill::<Active>(&mut active, reader, "active"),
             b"missing" => fill::<AllMissing>(&mut missing, reader, "missing"),
             _ => other(reader, key, &mut None),
@@ -162,13 +166,19 @@ impl Field for Rows<'static> {
             return Err(PayloadError::missing("values", "the numbers of the rows"));
         };
         let values = read_elements(row_type.element_type(), &mut values);
+        let values = values.map_err(|error| error.under("values"))?;
+        let offsets = take::<Numbers>(offsets, "offsets")?;
+        if let Some(offsets) = &offsets {
+            check_offsets(offsets, values.len())?;
+        }
         Ok(Rows {
             version: take::<UInt>(version, "version")?,
             dim: take::<Dim>(dim, "dim")?,
             row_type,
             found: take::<Bytes>(found, "found")?,
-            values: values.map_err(|error| error.under("values"))?,
-            inverse: take::<Inverse>(inverse, "inverse")?,
+            values,
+            offsets,
+            inverse: take::<Numbers>(inverse, "inverse")?,
             active: take::<Active>(active, "active")?,
             missing: AllMissing::own(take::<AllMissing>(missing, "missing")?),
         })
@@ -181,6 +191,10 @@ impl Field for Rows<'static> {
             out.bytes(&rows.found);
             out.key("values");
             write_elements(rows.values.slice(0..rows.values.len()), out);
+            if let Some(offsets) = &rows.offsets {
+                out.key("offsets");
+                out.block(offsets);
+            }
             end(rows.inverse.as_deref(), rows.active, &rows.missing, out);
         });
     }
@@ -207,13 +221,30 @@ impl Field for Rows<'static> {
                 about: "n × dim (or bags × dim) numbers; where nothing was found the table's default row, or zeros."
                     .to_owned(),
             },
-            key::<Inverse>("inverse", "With `unique`: which row each key of the call has."),
+            key::<Numbers>(
+                "offsets",
+                "Of rows that vary in length, n + 1: row i is values[offsets[i]..offsets[i + 1]], and `dim` is 0.",
+            ),
+            key::<Numbers>("inverse", "With `unique`: which row each key of the call has."),
             key::<Active>("active", "The version that serves, where another one answered."),
             key::<AllMissing>(
                 "missing",
                 "Keys without an answer, by the node that was asked last; they count as not found, and their rows are zeros.",
             ),
         ]
+    }
+}
+
+/// Whoever cuts values at them must not fall.
+fn check_offsets(offsets: &[u32], values: usize) -> Read<()> {
+    let ascend = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
+    match (offsets.first(), offsets.last()) {
+        (Some(0), Some(last)) if ascend && *last as usize == values => Ok(()),
+        (first, last) => {
+            let given = format!("{first:?} … {last:?}");
+            let expected = format!("ascending offsets from 0 to the number of bytes ({values})");
+            Err(PayloadError::invalid(given, expected).under("offsets"))
+        }
     }
 }
 
@@ -277,6 +308,7 @@ impl Header<'_> {
                 row_type: self.row_type,
                 found: found.into(),
                 values: self.row_type.numbers(&values).unwrap_or(Data::U8(values)),
+                offsets: None,
                 inverse: self.inverse.map(<[u32]>::to_vec),
                 active: self.active,
                 missing: self.missing.to_vec(),
@@ -291,6 +323,51 @@ impl Header<'_> {
             let values = out.zeros(values_bytes);
             if let Some([found, values]) = out.places([found, values]) {
                 fill(found, values);
+            }
+            end(self.inverse, self.active, self.missing, out);
+        });
+    }
+}
+
+impl Header<'_> {
+    /// Writes what [`Rows`] writes where rows are bytes that vary in length. `fill` receives the bitmap of the keys, the offsets
+    /// (rows + 1 numbers of 32 bits, little-endian) and `values_bytes` bytes of rows, all zero.
+    pub fn write_varying(
+        self,
+        values_bytes: usize,
+        out: &mut Encoder<'_>,
+        fill: impl FnOnce(&mut [u8], &mut [u8], &mut [u8]),
+    ) {
+        let found_bytes = self.keys.div_ceil(8);
+        let offsets_bytes = (self.rows + 1) * size_of::<u32>();
+        if !out.is_binary() {
+            let (mut found, mut values) = (vec![0; found_bytes], vec![0; values_bytes]);
+            let mut offsets = vec![0; offsets_bytes];
+            fill(&mut found, &mut offsets, &mut values);
+            let (offsets, _) = offsets.as_chunks();
+            let rows = Rows {
+                version: self.version,
+                dim: self.dim,
+                row_type: self.row_type,
+                found: found.into(),
+                values: Data::U8(values),
+                offsets: Some(offsets.iter().map(|end| u32::from_le_bytes(*end)).collect()),
+                inverse: self.inverse.map(<[u32]>::to_vec),
+                active: self.active,
+                missing: self.missing.to_vec(),
+            };
+            return Rows::write(&rows, out);
+        }
+        out.map(|out| {
+            begin(self.version, self.dim, self.row_type, out);
+            out.key("found");
+            let found = out.zeros(found_bytes);
+            out.key("values");
+            let values = out.zeros(values_bytes);
+            out.key("offsets");
+            let offsets = out.zeros(offsets_bytes);
+            if let Some([found, values, offsets]) = out.places([found, values, offsets]) {
+                fill(found, offsets, values);
             }
             end(self.inverse, self.active, self.missing, out);
         });
