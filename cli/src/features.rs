@@ -5,9 +5,10 @@ mod progress;
 mod versions;
 
 use clap::{Args, Subcommand};
+use millpond_engines_features_build::notation::{self, Stored};
 use millpond_engines_features_build::{
-    Base, BuildOptions, ColumnOptions, Duplicates, Format, Keys, NotFinite, Numbers, RandomOptions, Source,
-    Summary, build, compact, diff, export, inspect, random, verify,
+    Base, BuildOptions, ColumnOptions, Duplicates, Format, Keys, NotFinite, RandomOptions, Source, Summary,
+    build, compact, diff, export, inspect, random, verify,
 };
 use std::path::PathBuf;
 
@@ -17,6 +18,7 @@ Examples:
   millpond features build --input 'part-*.parquet' --input late.csv --out tables --name embeddings
   millpond features build --input items.csv --value-column price,age --out tables --name items
   millpond features build --input items.parquet --column image=embedding:f16 --column price=net,gross --out tables --name items
+  millpond features build --input documents.parquet --column document=body:bytes --out tables --name documents
   millpond features build --input keys.npy,rows.npy --out tables --name embeddings
   millpond features build --input changed.parquet --remove gone.parquet --out tables --name embeddings --delta
   millpond features build --remove gone.parquet --out tables --name embeddings --delta
@@ -100,7 +102,8 @@ pub(crate) enum Features {
     Delete(versions::Delete),
 }
 
-/// Builds the folder OUT/NAME/VERSION from a column of 64-bit keys and a column of equally long lists of numbers, or several of numbers.
+/// Builds the folder OUT/NAME/VERSION from a column of 64-bit keys and a column of equally long lists of numbers, or several of numbers
+/// or bytes.
 ///
 /// A delta (`--delta`, `--base`) holds what changes of an earlier version, which must stay beside it; `--compact` folds one and all
 /// it was built on into a version of its own.
@@ -111,7 +114,7 @@ pub(crate) struct Build {
     #[arg(long, value_name = "FILES", required_unless_present_any = ["compact", "remove"])]
     input: Vec<String>,
     /// What the files are: parquet, arrow (IPC files and streams), csv, jsonl or npy; where left out, the end of each name says it.
-    #[arg(long, value_parser = format)]
+    #[arg(long, value_parser = notation::parse_format)]
     format: Option<&'static Format>,
     /// The folder that holds tables.
     #[arg(long, value_name = "DIR")]
@@ -136,23 +139,24 @@ pub(crate) struct Build {
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',', requires = "input")]
     value_column: Vec<String>,
     /// A column of the table: its name; the input's columns that its numbers come from, with commas between; and how they are stored, where
-    /// that is not as --type says. Repeat it for more: a row has them in that order.
-    #[arg(long, value_name = "NAME=COLUMNS[:TYPE]", conflicts_with = "value_column", requires = "input", value_parser = column)]
+    /// that is not as --type says. Repeat it for more: a row has them in that order. Bytes of any length (:bytes) are the only column of
+    /// their table; those of a fixed length (:bytes:16) stand among others.
+    #[arg(long, value_name = "NAME=COLUMNS[:TYPE]", conflicts_with = "value_column", requires = "input", value_parser = ColumnOptions::parse)]
     column: Vec<ColumnOptions>,
-    /// How numbers are stored: f32 (the default), f16, bf16, or i8_scaled (signed bytes with one scale a row); a delta has its
-    /// base's.
-    #[arg(long = "type", value_name = "TYPE", requires = "input", value_parser = numbers)]
-    numbers: Option<Numbers>,
+    /// How numbers are stored: f32 (the default), f16, bf16, or i8_scaled (signed bytes with one scale a row); or that there are none,
+    /// but bytes of any length (bytes) or of a fixed one (bytes:16). A delta has its base's.
+    #[arg(long = "type", value_name = "TYPE", requires = "input", value_parser = Stored::parse)]
+    stored: Option<Stored>,
     /// Keep NaN and infinities, which are refused otherwise; a delta does as its base.
     #[arg(long, conflicts_with_all = ["delta", "base", "compact"])]
     keep_not_finite: bool,
-    /// The row that lookups answer for keys that are not there, as 0.5,-1,0: a number for each of all columns. Zeros when left out; a
-    /// delta has its base's.
-    #[arg(long, value_name = "NUMBERS", value_delimiter = ',', allow_hyphen_values = true, conflicts_with_all = ["delta", "base", "compact"])]
-    default_row: Vec<f32>,
+    /// The row that lookups answer for keys that are not there, as 0.5,-1,0: a number for each of all columns, and one for each of their
+    /// bytes; of bytes of any length the text itself. Zeros, or no bytes, when left out; a delta has its base's.
+    #[arg(long, value_name = "ROW", allow_hyphen_values = true, conflicts_with_all = ["delta", "base", "compact"])]
+    default_row: Option<String>,
     /// What becomes of rows that have the same key: error, first (the row that is read first stays) or last. A removal counts as a row
     /// behind all others.
-    #[arg(long, value_name = "KEPT", default_value = "error", value_parser = duplicates)]
+    #[arg(long, value_name = "KEPT", default_value = "error", value_parser = notation::parse_duplicates)]
     duplicates: Duplicates,
     /// Build a delta on the highest version: the input's rows replace those of the same keys, or add to them.
     #[arg(long, conflicts_with = "base")]
@@ -164,70 +168,14 @@ pub(crate) struct Build {
     #[arg(long, value_name = "FILES")]
     remove: Vec<String>,
     /// Fold the highest version (or --base) and all it was built on into a new version.
-    #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "numbers", "duplicates", "keys", "slot", "key_column", "value_column", "column"])]
+    #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "stored", "duplicates", "keys", "slot", "key_column", "value_column", "column"])]
     compact: bool,
     /// Files to spread the rows over.
     #[arg(long, default_value_t = 1)]
     shards: u32,
     /// Memory for putting rows in order, as 512MiB or 4GiB: less takes more reading. Up to 24 bytes a row or removal come on top.
-    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = size)]
+    #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = notation::parse_memory)]
     memory: usize,
-}
-
-/// `NAME=COLUMNS`, or `NAME=COLUMNS:TYPE`.
-fn column(text: &str) -> Result<ColumnOptions, String> {
-    let form = "expected NAME=COLUMNS or NAME=COLUMNS:TYPE, as price=net,gross:f16";
-    let (name, rest) = text.split_once('=').ok_or(form)?;
-    let (columns, kind) = match rest.rsplit_once(':') {
-        Some((columns, kind)) => (columns, Some(numbers(kind)?)),
-        None => (rest, None),
-    };
-    if name.is_empty() || columns.split(',').any(str::is_empty) {
-        return Err(form.to_owned());
-    }
-    Ok(ColumnOptions {
-        name: name.to_owned(),
-        source: Source::Columns(columns.split(',').map(str::to_owned).collect()),
-        numbers: kind,
-    })
-}
-
-fn duplicates(text: &str) -> Result<Duplicates, String> {
-    let known = Duplicates::ALL.into_iter().find(|(name, _)| *name == text);
-    known
-        .map(|(_, duplicates)| duplicates)
-        .ok_or_else(|| "expected error, first or last".to_owned())
-}
-
-fn format(text: &str) -> Result<&'static Format, String> {
-    Format::by_name(text).ok_or_else(|| {
-        let names: Vec<&str> = Format::all().iter().map(|format| format.name()).collect();
-        format!("expected {}", names.join(", "))
-    })
-}
-
-fn numbers(text: &str) -> Result<Numbers, String> {
-    let known = Numbers::ALL.into_iter().find(|(name, _)| *name == text);
-    known
-        .map(|(_, numbers)| numbers)
-        .ok_or_else(|| format!("expected {}", Numbers::ALL.map(|(name, _)| name).join(", ")))
-}
-
-/// A number of bytes, with a unit of 1,024 or none.
-fn size(text: &str) -> Result<usize, String> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = match &text[digits.len()..] {
-        "" | "B" => Some(1_usize),
-        "KiB" => Some(1 << 10),
-        "MiB" => Some(1 << 20),
-        "GiB" => Some(1 << 30),
-        _ => None,
-    };
-    let bytes = digits.parse::<usize>().ok().zip(unit);
-    bytes
-        .and_then(|(count, unit)| count.checked_mul(unit))
-        .filter(|bytes| *bytes >= 1 << 20)
-        .ok_or_else(|| "expected 1MiB or more, as 512MiB or 4GiB".to_owned())
 }
 
 /// Builds the folder OUT/NAME/VERSION with the keys 0 to ROWS - 1 and floats from -1 to 1 that follow from the seed.
@@ -279,7 +227,7 @@ pub(crate) struct Diff {
 }
 
 /// Writes all rows of a version, its base's among them, as 32-bit floats: a column `key` of numbers, and a list for each column of the
-/// table. `millpond features build` reads it. Of keys that are texts the table has the hashes, and so has the file.
+/// table; columns of bytes as they are, in CSV and JSON lines as texts. `millpond features build` reads it. Of keys that are texts the table has the hashes, and so has the file.
 #[derive(Args)]
 pub(crate) struct Export {
     /// The table's folder.
@@ -355,8 +303,15 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
         }));
     }
     for column in &mut columns {
-        column.numbers = column.numbers.or(arguments.numbers);
+        if let (None, Some(stored)) = (column.numbers, arguments.stored) {
+            (column.numbers, column.width) = (Some(stored.numbers), stored.width);
+        }
     }
+    let row = arguments.default_row.as_deref();
+    let default_row = row.map(|row| notation::parse_default_row(row, &columns));
+    let default_row = default_row
+        .transpose()
+        .map_err(|problem| anyhow::anyhow!("--default-row: {problem}"))?;
     let options = BuildOptions {
         inputs: arguments.input,
         format: arguments.format,
@@ -375,7 +330,7 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
             true => NotFinite::Kept,
             false => NotFinite::Refused,
         },
-        default_row: Some(arguments.default_row).filter(|row| !row.is_empty()),
+        default_row,
         duplicates: arguments.duplicates,
         base: base.map(Base::Version).or(newest),
         remove: arguments.remove,

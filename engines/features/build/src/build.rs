@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use millpond_engines_features as features;
 use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary, Writer};
-use millpond_engines_features::{Column, Keys, NotFinite, Numbers, Schema, Table};
+use millpond_engines_features::{Cell, Column, Keys, NotFinite, Numbers, ROW_BYTES_MAX, Schema, Table};
 
 use crate::error::{Error, Problem};
 use crate::input::{Block, Format, Input, Source, VECTOR, Wanted, expand};
@@ -83,6 +83,8 @@ pub struct ColumnOptions {
     pub source: Source,
     /// How they are stored: as 32-bit floats, or as the base of a delta has them, where it is not said.
     pub numbers: Option<Numbers>,
+    /// Of [`Numbers::Bytes`]: how many bytes each row has; as many as the first has where it is not said.
+    pub width: Option<usize>,
 }
 
 impl ColumnOptions {
@@ -96,7 +98,15 @@ impl ColumnOptions {
             name,
             source,
             numbers: None,
+            width: None,
         }
+    }
+
+    /// How column `at` is stored, of a table or of a delta on `base`.
+    fn stored(&self, at: usize, base: Option<&Table>) -> Numbers {
+        let of_base = base.and_then(|base| base.schema().columns.get(at));
+        let of_base = of_base.map(|column| column.numbers);
+        self.numbers.or(of_base).unwrap_or(Numbers::F32)
     }
 }
 
@@ -133,16 +143,21 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
     let remove = expand(&options.remove, options.format)?;
     let base = options.base.map(|base| open_base(options, base)).transpose()?;
     let sources: Vec<&Source> = options.columns.iter().map(|column| &column.source).collect();
+    let stored = (0..).zip(&options.columns);
+    let stored = stored.map(|(at, column)| column.stored(at, base.as_deref()));
+    let stored: Vec<Numbers> = stored.collect();
+    let bytes: Vec<bool> = stored.iter().map(|numbers| numbers.is_bytes()).collect();
     let keys = options.keys.as_ref().or(base.as_deref().map(Table::keys));
     let wanted = Wanted {
         key: &options.key_column,
         keys,
         sources: &sources,
+        bytes: &bytes,
         not_finite: base
             .as_deref()
             .map_or(options.not_finite, |base| base.schema().not_finite),
     };
-    let mut rows = Rows::new(options, base.clone());
+    let mut rows = Rows::new(options, base.clone(), stored);
     each_block(&inputs, &wanted, progress, &mut |input, block| {
         (0..block.keys.len()).try_for_each(|at| rows.add(input, block, at))
     })?;
@@ -156,6 +171,7 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
     let keys_alone = Wanted {
         keys: Some(&keys),
         sources: &[],
+        bytes: &[],
         ..wanted
     };
     each_block(&remove, &keys_alone, &mut |_| {}, &mut |_, block| {
@@ -186,6 +202,7 @@ fn each_block(
     let bytes_total: u64 = inputs.iter().map(|input| input.bytes).sum();
     let (mut block, mut rows, mut bytes) = (Block::default(), 0, 0);
     block.not_finite = wanted.not_finite;
+    block.bytes = wanted.bytes.to_vec();
     let mut is_text = wanted.keys.map(|keys| match keys {
         Keys::U64 => false,
         Keys::Text { slot } => {
@@ -230,17 +247,20 @@ struct Rows<'a> {
     options: &'a BuildOptions,
     base: Option<Arc<Table>>,
     writer: Option<Writer>,
-    /// Numbers that the first row has in each column.
+    /// How each column is stored.
+    stored: Vec<Numbers>,
+    /// Numbers or bytes that the first row has in each column; 0 where rows vary in length.
     dims: Vec<usize>,
     /// The row at hand, where it has several columns.
     row: Vec<f32>,
 }
 
 impl Rows<'_> {
-    fn new(options: &BuildOptions, base: Option<Arc<Table>>) -> Rows<'_> {
+    fn new(options: &BuildOptions, base: Option<Arc<Table>>, stored: Vec<Numbers>) -> Rows<'_> {
         Rows {
             options,
             base,
+            stored,
             writer: None,
             dims: Vec::new(),
             row: Vec::new(),
@@ -254,7 +274,13 @@ impl Rows<'_> {
             Some(writer) => writer,
             // The first row tells how many numbers there are.
             none => {
-                self.dims = block.columns.iter().map(|lists| lists.row(at).len()).collect();
+                let dims = block.columns.iter().zip(&options.columns).zip(&self.stored);
+                let dims = dims.map(|((lists, column), numbers)| match numbers {
+                    Numbers::VaryingBytes => 0,
+                    Numbers::Bytes => column.width.unwrap_or(lists.cell(at).len()),
+                    _ => lists.cell(at).len(),
+                });
+                self.dims = dims.collect();
                 let keys = match block.is_text() {
                     true => Keys::Text {
                         slot: block.slot.clone(),
@@ -264,12 +290,19 @@ impl Rows<'_> {
                 none.insert(create(options, self.base.clone(), Some(keys), &self.dims)?)
             }
         };
-        for ((lists, &expected), column) in block.columns.iter().zip(&self.dims).zip(&options.columns) {
-            let found = lists.row(at).len();
-            if found != expected {
-                let problem = Problem::Dim { expected, found };
-                return Err(input.bad(block.place(at), &column.name, problem));
-            }
+        for (number, (lists, column)) in block.columns.iter().zip(&options.columns).enumerate() {
+            let numbers = self.stored.get(number).copied().unwrap_or(Numbers::F32);
+            let expected = self.dims.get(number).copied().unwrap_or(0);
+            check_length(numbers, expected, lists.cell(at).len())
+                .map_err(|problem| input.bad(block.place(at), &column.name, problem))?;
+        }
+        if self.stored.iter().any(|numbers| numbers.is_bytes()) {
+            let cells: Vec<Cell<'_>> = block.columns.iter().map(|lists| lists.cell(at)).collect();
+            let pushed = match block.text(at) {
+                Some(text) => writer.push_text_cells(text, &cells),
+                None => writer.push_cells(block.keys.get(at).copied().unwrap_or_default(), &cells),
+            };
+            return pushed.map_err(|error| self.named(error, input, block, at));
         }
         let row = match block.columns.as_slice() {
             [only] => only.row(at),
@@ -283,7 +316,12 @@ impl Rows<'_> {
             Some(text) => writer.push_text(text, row),
             None => writer.push(block.keys.get(at).copied().unwrap_or_default(), row),
         };
-        pushed.map_err(|error| match error {
+        pushed.map_err(|error| self.named(error, input, block, at))
+    }
+
+    /// The error of a row, with its place.
+    fn named(&self, error: features::Error, input: &Input, block: &Block, at: usize) -> Error {
+        match error {
             features::Error::NotFinite { position, value, .. } => {
                 let (column, position) = self.column_of(position);
                 let value = value.into();
@@ -291,11 +329,9 @@ impl Rows<'_> {
                 input.bad(block.place(at), column, problem)
             }
             other => Error::Table(other),
-        })
+        }
     }
-}
 
-impl Rows<'_> {
     /// The column that a number of a row is in, and its place there.
     fn column_of(&self, position: usize) -> (&str, usize) {
         let mut left = position;
@@ -306,6 +342,17 @@ impl Rows<'_> {
             left -= dim;
         }
         ("", left)
+    }
+}
+
+/// Whether a row has as much in a column as the column has.
+fn check_length(numbers: Numbers, expected: usize, found: usize) -> Result<(), Problem> {
+    match numbers {
+        Numbers::VaryingBytes if found > ROW_BYTES_MAX => Err(Problem::TooLong { found }),
+        Numbers::VaryingBytes => Ok(()),
+        _ if found == expected => Ok(()),
+        Numbers::Bytes => Err(Problem::Width { expected, found }),
+        _ => Err(Problem::Dim { expected, found }),
     }
 }
 
@@ -410,10 +457,7 @@ fn check_base(options: &BuildOptions, base: &Table, dims: &[usize]) -> Result<()
         .zip(options.columns.iter().zip(dims))
         .map(|(at, (column, &dim)): (usize, _)| Column {
             name: column.name.clone(),
-            numbers: column
-                .numbers
-                .or(there.get(at).map(|column| column.numbers))
-                .unwrap_or(Numbers::F32),
+            numbers: column.stored(at, Some(base)),
             dim,
         })
         .collect();

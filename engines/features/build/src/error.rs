@@ -6,6 +6,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use millpond_engines_features as features;
+use millpond_engines_features::ROW_BYTES_MAX;
 
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
@@ -187,6 +188,16 @@ pub enum Error {
         /// The name of the format.
         format: &'static str,
     },
+    /// A row has bytes that are no text, which the format of an export cannot hold.
+    #[error(
+        "the row of key {key} has bytes that are not UTF-8, which {format} cannot hold; export it as Parquet"
+    )]
+    ExportBytes {
+        /// The key.
+        key: u64,
+        /// The name of the format.
+        format: &'static str,
+    },
     /// There is a version with the highest number.
     #[error("{} has a version with the highest number there is; name a free one", path.display())]
     NoNextVersion {
@@ -282,6 +293,23 @@ pub enum Problem {
         /// This row's length.
         found: usize,
     },
+    /// The value is no text, of a column that holds its bytes.
+    NotBytes {
+        /// What stands there.
+        found: String,
+    },
+    /// The value has another number of bytes than its column.
+    Width {
+        /// That of the column: as it was said, or as the first row has it.
+        expected: usize,
+        /// This row's.
+        found: usize,
+    },
+    /// The value has more bytes than a row may have.
+    TooLong {
+        /// How many.
+        found: usize,
+    },
     /// An earlier row has the same key.
     DuplicateKey {
         /// The key.
@@ -316,6 +344,16 @@ impl fmt::Display for Problem {
                 f,
                 "there are {found} numbers, the first row has {expected}; make all the same length"
             ),
+            Problem::NotBytes { found } => {
+                write!(f, "expected a text, whose bytes the column holds, found {found}")
+            }
+            Problem::Width { expected, found } => write!(
+                f,
+                "there are {found} bytes, the column has {expected} a row; for rows of any length write :bytes"
+            ),
+            Problem::TooLong { found } => {
+                write!(f, "there are {found} bytes; expected at most {ROW_BYTES_MAX}")
+            }
             Problem::DuplicateKey { key, first } => {
                 write!(
                     f,

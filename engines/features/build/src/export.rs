@@ -10,7 +10,7 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process;
 
-use millpond_engines_features::{Schema, Table};
+use millpond_engines_features::{Cell, Schema, Table};
 
 use crate::error::Error;
 
@@ -28,8 +28,8 @@ type Open = fn(File, &Path, &Schema) -> Result<Box<dyn RowWriter>, Error>;
 
 /// Writes rows in one format.
 trait RowWriter {
-    /// Adds a row: all columns, one behind another.
-    fn push(&mut self, key: u64, row: &[f32]) -> Result<(), Error>;
+    /// Adds a row: what it has in each column.
+    fn push(&mut self, key: u64, row: &[Cell<'_>]) -> Result<(), Error>;
 
     /// Writes what is left, and syncs the file.
     fn finish(self: Box<Self>) -> Result<(), Error>;
@@ -86,7 +86,7 @@ pub fn export(table_dir: &Path, version: Option<u64>, output: &Path) -> Result<E
             path: table.path().to_path_buf(),
             column: KEY.to_owned(),
             expected: "another name, as that of the keys is taken",
-            found: "a column of numbers".to_owned(),
+            found: "a column of the table".to_owned(),
         });
     }
     let unfinished = Unfinished::beside(output);
@@ -94,9 +94,8 @@ pub fn export(table_dir: &Path, version: Option<u64>, output: &Path) -> Result<E
     let mut writer = open(file, output, table.schema())?;
     let (mut values, mut rows) = (vec![0.0; table.dim()], 0);
     table.each_row(&mut |key, row| {
-        table.decode(row, &mut values);
         rows += 1;
-        writer.push(key, &values)
+        writer.push(key, &table.cells(row, &mut values))
     })?;
     table.check_whole()?;
     writer.finish()?;

@@ -1,12 +1,13 @@
 //! Files of keys and numbers: what a reader of any format gives, and the list of the formats.
 //!
 //! Knows nothing of tables. Its invariant: a row that a block holds has a key and, for each column that was asked for, one finite
-//! number or more. How many is not compared with any other row.
+//! number or more, or bytes. How many is not compared with any other row.
 
 mod arrow;
 mod csv;
 mod files;
 mod jsonl;
+mod lists;
 mod npy;
 mod parquet;
 
@@ -18,6 +19,7 @@ use millpond_engines_features::{Keys, NotFinite, text_key};
 
 use crate::error::{Error, Place, Problem};
 pub(crate) use files::expand;
+pub(crate) use lists::Lists;
 
 /// The column of numbers where nothing else is said.
 pub(crate) const VECTOR: &str = "vector";
@@ -27,6 +29,9 @@ const BLOCK_ROWS: usize = 2048;
 const BLOCK_NUMBERS: usize = 256 * 1024;
 /// Bytes of a line of text at most.
 const LINE_BYTES_MAX: u64 = 16 << 20;
+
+/// What is expected of a column of bytes that was not said to be one.
+const BYTES_HINT: &str = "numbers, or a column that is said to hold bytes (--column NAME=COLUMN:bytes)";
 
 /// Every format: each is a file beside this one.
 static FORMATS: [&Format; 5] = [
@@ -97,6 +102,8 @@ pub(crate) struct Wanted<'a> {
     pub(crate) keys: Option<&'a Keys>,
     /// The numbers of each column of the table; none where the keys alone are read.
     pub(crate) sources: &'a [&'a Source],
+    /// Which of them give bytes.
+    pub(crate) bytes: &'a [bool],
     /// What becomes of NaN and infinities in them.
     pub(crate) not_finite: NotFinite,
 }
@@ -110,6 +117,11 @@ struct Columns {
 }
 
 impl Wanted<'_> {
+    /// Whether source `at` gives bytes.
+    pub(crate) fn is_bytes(&self, at: usize) -> bool {
+        self.bytes.get(at) == Some(&true)
+    }
+
     /// Finds the columns among those that a file has. `others` says whether all but the key's may stand for a missing `vector`.
     fn find(&self, path: &Path, available: &[String], others: bool) -> Result<Columns, Error> {
         let find = |column: &str| {
@@ -200,6 +212,8 @@ pub(crate) struct Block {
     pub(crate) slot: String,
     /// What becomes of NaN and infinities among its numbers.
     pub(crate) not_finite: NotFinite,
+    /// Which sources give bytes.
+    pub(crate) bytes: Vec<bool>,
     /// For each source its numbers.
     pub(crate) columns: Vec<Lists>,
     /// The number of the first row in its file.
@@ -217,9 +231,8 @@ impl Block {
         self.lines.clear();
         self.first = first;
         self.columns.resize_with(sources, Lists::default);
-        for lists in &mut self.columns {
-            lists.clear();
-            lists.not_finite = self.not_finite;
+        for (at, lists) in self.columns.iter_mut().enumerate() {
+            lists.begin(self.not_finite, self.bytes.get(at) == Some(&true));
         }
     }
 
@@ -274,7 +287,7 @@ impl Block {
 
     /// Whether it has as many rows as are worked on at a time.
     fn is_full(&self) -> bool {
-        let numbers: usize = self.columns.iter().map(|lists| lists.numbers.len()).sum();
+        let numbers: usize = self.columns.iter().map(Lists::size).sum();
         self.keys.len() >= BLOCK_ROWS || numbers.max(self.texts.bytes.len()) >= BLOCK_NUMBERS
     }
 }
@@ -285,58 +298,6 @@ struct Texts {
     bytes: String,
     /// Where each text ends.
     ends: Vec<usize>,
-}
-
-/// Lists of numbers, one behind another.
-#[derive(Debug, Default)]
-pub(crate) struct Lists {
-    numbers: Vec<f32>,
-    /// Where each list ends.
-    ends: Vec<usize>,
-    /// What becomes of NaN and infinities.
-    not_finite: NotFinite,
-}
-
-impl Lists {
-    fn clear(&mut self) {
-        self.numbers.clear();
-        self.ends.clear();
-    }
-
-    /// Adds a number to the list that is not ended.
-    fn push(&mut self, value: f64) -> Result<(), Problem> {
-        let narrow = value as f32;
-        // A number that becomes infinite by being narrowed was lost, which is never asked for.
-        if !narrow.is_finite() && (value.is_finite() || self.not_finite == NotFinite::Refused) {
-            let position = self.open_len();
-            return Err(Problem::NotFinite { position, value });
-        }
-        self.numbers.push(narrow);
-        Ok(())
-    }
-
-    /// How many numbers the list has that is not ended.
-    fn open_len(&self) -> usize {
-        self.numbers.len() - self.ends.last().copied().unwrap_or(0)
-    }
-
-    fn end(&mut self) -> Result<(), Problem> {
-        if self.open_len() == 0 {
-            return Err(Problem::EmptyVector);
-        }
-        self.ends.push(self.numbers.len());
-        Ok(())
-    }
-
-    /// The list of row `at`.
-    pub(crate) fn row(&self, at: usize) -> &[f32] {
-        let begin = match at {
-            0 => 0,
-            at => self.ends.get(at - 1).copied().unwrap_or(0),
-        };
-        let end = self.ends.get(at).copied().unwrap_or(begin);
-        self.numbers.get(begin..end).unwrap_or_default()
-    }
 }
 
 /// A key written in decimal: unsigned, or signed, of which the bits are the key.
@@ -373,6 +334,7 @@ mod tests {
                 keys: None,
                 not_finite: NotFinite::Refused,
                 sources: &sources,
+                bytes: &[],
             };
             let found = wanted.find(Path::new("in"), &available, others);
             match expected {

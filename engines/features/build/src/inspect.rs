@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use millpond_engines_features::{NotFinite, Schema, ShardInfo, Table, versions};
+use millpond_engines_features::{NotFinite, Numbers, Schema, ShardInfo, Table, versions};
 
 use crate::error::Error;
 
@@ -110,7 +110,11 @@ impl fmt::Display for Inspection {
         writeln!(f, "keys      {}", self.schema.keys)?;
         for column in &self.schema.columns {
             let (name, numbers) = (&column.name, column.numbers.as_str());
-            writeln!(f, "column    {name}: {} of {numbers}", column.dim)?;
+            match column.numbers {
+                Numbers::VaryingBytes => writeln!(f, "column    {name}: bytes of any length")?,
+                Numbers::Bytes => writeln!(f, "column    {name}: {} {numbers}", column.dim)?,
+                _ => writeln!(f, "column    {name}: {} of {numbers}", column.dim)?,
+            }
         }
         if self.schema.not_finite == NotFinite::Kept {
             writeln!(f, "numbers   may be NaN and infinite")?;

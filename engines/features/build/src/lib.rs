@@ -26,6 +26,7 @@ mod error;
 mod export;
 mod input;
 mod inspect;
+pub mod notation;
 mod random;
 
 use std::path::Path;

@@ -425,6 +425,7 @@ fn a_row_has_its_columns_in_their_order_each_with_its_type() {
         name: name.to_owned(),
         source: Source::Columns(columns.iter().map(|&column| column.to_owned()).collect()),
         numbers,
+        width: None,
     };
     let mut options = BuildOptions {
         columns: vec![

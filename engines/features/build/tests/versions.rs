@@ -141,6 +141,7 @@ fn columns(from: [&str; 2]) -> Vec<ColumnOptions> {
         name: name.to_owned(),
         source: Source::Columns(vec![from.to_owned()]),
         numbers: Some(numbers),
+        width: None,
     };
     vec![
         column("a", from[0], Numbers::F32),

@@ -19,7 +19,7 @@ use arrow_ipc::root_as_footer;
 use arrow_schema::{ArrowError, DataType, Schema};
 
 use super::parquet::panic_message;
-use super::{Block, Columns, Format, Input, Lists, Reader, Wanted, bad};
+use super::{BYTES_HINT, Block, Columns, Format, Input, Lists, Reader, Wanted, bad};
 use crate::error::{Error, Place, Problem};
 
 pub(super) const FORMAT: Format = Format {
@@ -39,6 +39,7 @@ const CHUNK_BYTES: usize = 1 << 20;
 
 const KEY_TYPES: &str = "int64, uint64 or a string";
 const VALUE_TYPES: &str = "float16, float32 or float64, or a list of them";
+const BYTES_TYPES: &str = "binary or a string, as the column holds bytes";
 
 struct ArrowReader {
     path: PathBuf,
@@ -90,7 +91,7 @@ impl ArrowReader {
         let names = schema.fields().iter().map(|field| field.name().clone());
         reader.names = names.collect();
         reader.columns = wanted.find(path, &reader.names, false)?;
-        check_types(&schema, &reader.columns, path)?;
+        check_types(&schema, &reader.columns, wanted, path)?;
         Ok(reader)
     }
 
@@ -156,7 +157,8 @@ impl ArrowReader {
         pushed.map_err(|problem| wrong(self.columns.key, problem))?;
         for (source, lists) in self.columns.sources.iter().zip(&mut block.columns) {
             for &column in source {
-                numbers(batch.column(column), at, lists).map_err(|problem| wrong(column, problem))?;
+                let add = if lists.is_bytes() { bytes } else { numbers };
+                add(batch.column(column), at, lists).map_err(|problem| wrong(column, problem))?;
             }
             let ended = lists.end();
             ended.map_err(|problem| wrong(source.first().copied().unwrap_or(0), problem))?;
@@ -247,7 +249,7 @@ fn read_at(file: &mut File, at: u64, bytes: &mut [u8], path: &Path) -> Result<()
         .map_err(Error::read(path))
 }
 
-fn check_types(schema: &Schema, columns: &Columns, path: &Path) -> Result<(), Error> {
+fn check_types(schema: &Schema, columns: &Columns, wanted: &Wanted<'_>, path: &Path) -> Result<(), Error> {
     let check = |column: usize, expected, fits: fn(&DataType) -> bool| {
         let field = schema.field(column);
         match fits(field.data_type()) {
@@ -263,8 +265,18 @@ fn check_types(schema: &Schema, columns: &Columns, path: &Path) -> Result<(), Er
     check(columns.key, KEY_TYPES, |kind| {
         matches!(kind, DataType::Int64 | DataType::UInt64) || kind.is_string()
     })?;
-    let mut sources = columns.sources.iter().flatten();
-    sources.try_for_each(|&column| check(column, VALUE_TYPES, is_numbers))
+    let mut sources = columns.sources.iter().enumerate();
+    sources.try_for_each(|(at, source)| {
+        source.iter().try_for_each(|&column| match wanted.is_bytes(at) {
+            true => check(column, BYTES_TYPES, is_bytes),
+            false if is_bytes(schema.field(column).data_type()) => check(column, BYTES_HINT, is_numbers),
+            false => check(column, VALUE_TYPES, is_numbers),
+        })
+    })
+}
+
+fn is_bytes(kind: &DataType) -> bool {
+    kind.is_string() || kind.is_binary()
 }
 
 fn is_numbers(kind: &DataType) -> bool {
@@ -294,6 +306,33 @@ fn push_key(column: &ArrayRef, at: usize, block: &mut Block) -> Result<(), Probl
     } else {
         Err(Problem::NullKey)
     }
+}
+
+/// Adds the bytes of a row to the string that is open.
+fn bytes(column: &ArrayRef, at: usize, lists: &mut Lists) -> Result<(), Problem> {
+    if column.is_null(at) {
+        return Err(Problem::NullVector);
+    }
+    let bytes = if let Some(bytes) = column.as_binary_opt::<i32>() {
+        bytes.value(at)
+    } else if let Some(bytes) = column.as_binary_opt::<i64>() {
+        bytes.value(at)
+    } else if let Some(bytes) = column.as_fixed_size_binary_opt() {
+        bytes.value(at)
+    } else if let Some(bytes) = column.as_binary_view_opt() {
+        bytes.value(at)
+    } else if let Some(texts) = column.as_string_opt::<i32>() {
+        texts.value(at).as_bytes()
+    } else if let Some(texts) = column.as_string_opt::<i64>() {
+        texts.value(at).as_bytes()
+    } else if let Some(texts) = column.as_string_view_opt() {
+        texts.value(at).as_bytes()
+    } else {
+        let found = column.data_type().to_string();
+        return Err(Problem::NotBytes { found });
+    };
+    lists.push_bytes(bytes);
+    Ok(())
 }
 
 /// Adds the numbers of a row to the list that is open.

@@ -1,4 +1,4 @@
-//! CSV files with a header: numbers in columns of their own, or a list such as `[0.5, -1]` in one.
+//! CSV files with a header: numbers in columns of their own, or a list such as `[0.5, -1]` in one; bytes as the text of a field.
 //!
 //! Its invariant: a record is refused, not held, once it is longer than a line may be.
 
@@ -95,6 +95,11 @@ impl CsvReader {
         block.lines.push(line);
         for (source, lists) in self.columns.sources.iter().zip(&mut block.columns) {
             for &column in source {
+                if lists.is_bytes() {
+                    // No bytes are a value too.
+                    lists.push_bytes(self.record.get(column).unwrap_or_default().as_bytes());
+                    continue;
+                }
                 let text = number(column).ok_or(Problem::NullVector);
                 let added = text.and_then(|text| numbers(text, lists));
                 added.map_err(|problem| wrong(column, problem))?;

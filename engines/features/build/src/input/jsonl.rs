@@ -1,4 +1,4 @@
-//! JSON lines: an object a line, `{"key": 7, "vector": [0.5, -1]}`.
+//! JSON lines: an object a line, `{"key": 7, "vector": [0.5, -1]}`; bytes are those of a text, in UTF-8.
 //!
 //! Numbers go from the text to the block; no tree is built. Its invariant: a line is refused, not held, once it is longer than a line may
 //! be.
@@ -43,6 +43,9 @@ struct JsonReader {
 #[derive(Default)]
 struct Cell {
     numbers: Vec<f64>,
+    /// Of a column of bytes: those of its text.
+    bytes: Vec<u8>,
+    is_bytes: bool,
     problem: Option<Problem>,
     is_there: bool,
     /// With a value or with null.
@@ -59,7 +62,12 @@ impl JsonReader {
         };
         let sources: Vec<Vec<String>> = wanted.sources.iter().copied().map(names).collect();
         let mut cells = Vec::new();
-        cells.resize_with(sources.iter().map(Vec::len).sum(), Cell::default);
+        for (at, source) in sources.iter().enumerate() {
+            cells.extend(source.iter().map(|_| Cell {
+                is_bytes: wanted.is_bytes(at),
+                ..Cell::default()
+            }));
+        }
         Ok(JsonReader {
             path: path.clone(),
             bytes_total: input.bytes,
@@ -110,6 +118,7 @@ impl JsonReader {
     fn add(&mut self, block: &mut Block) -> Result<(), Error> {
         for cell in &mut self.cells {
             cell.numbers.clear();
+            cell.bytes.clear();
             (cell.problem, cell.is_there, cell.is_named) = (None, false, false);
         }
         let mut json = serde_json::Deserializer::from_slice(&self.text);
@@ -161,10 +170,22 @@ impl Reader for JsonReader {
 }
 
 impl Cell {
+    fn push(&mut self, number: f64) {
+        match self.is_bytes {
+            true => {
+                self.problem = Some(Problem::NotBytes {
+                    found: number.to_string(),
+                })
+            }
+            false => self.numbers.push(number),
+        }
+    }
+
     fn add_to(&mut self, lists: &mut Lists) -> Result<(), Problem> {
         if !self.is_there {
             return Err(Problem::NullVector);
         }
+        lists.push_bytes(&self.bytes);
         self.numbers.iter().try_for_each(|&number| lists.push(number))?;
         self.problem.take().map_or(Ok(()), Err)
     }
@@ -271,21 +292,25 @@ impl<'de> Visitor<'de> for &mut Cell {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<(), E> {
-        self.numbers.push(number);
+        self.push(number);
         Ok(())
     }
 
     fn visit_u64<E>(self, number: u64) -> Result<(), E> {
-        self.numbers.push(number as f64);
+        self.push(number as f64);
         Ok(())
     }
 
     fn visit_i64<E>(self, number: i64) -> Result<(), E> {
-        self.numbers.push(number as f64);
+        self.push(number as f64);
         Ok(())
     }
 
     fn visit_str<E>(self, text: &str) -> Result<(), E> {
+        if self.is_bytes {
+            self.bytes.extend_from_slice(text.as_bytes());
+            return Ok(());
+        }
         let found = super::shown(text);
         self.problem = Some(Problem::NotNumbers { found });
         Ok(())
@@ -297,6 +322,12 @@ impl<'de> Visitor<'de> for &mut Cell {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        if self.is_bytes {
+            let found = "a list".to_owned();
+            self.problem = Some(Problem::NotBytes { found });
+            while list.next_element::<IgnoredAny>()?.is_some() {}
+            return Ok(());
+        }
         while let Some(number) = list.next_element::<Option<f64>>()? {
             let position = self.numbers.len();
             match number {

@@ -62,8 +62,14 @@ impl NpyReader {
             if rows.len != keys.len {
                 return Err(rows.wrong(&format!("as many rows as there are keys, {}", keys.len), rows.len));
             }
-            if !["<f2", "<f4", "<f8"].contains(&rows.kind.as_str()) {
-                return Err(rows.wrong("rows of float16, float32 or float64", &rows.kind));
+            let is_numbers = ["<f2", "<f4", "<f8"].contains(&rows.kind.as_str());
+            let is_bytes = rows.kind == "|u1" || ["|S", "|V"].iter().any(|kind| rows.kind.starts_with(kind));
+            match wanted.is_bytes(0) {
+                true if !is_bytes => return Err(rows.wrong("rows of bytes (S, V or uint8)", &rows.kind)),
+                false if !is_numbers => {
+                    return Err(rows.wrong("rows of float16, float32 or float64", &rows.kind));
+                }
+                _ => {}
             }
         }
         Ok(NpyReader {
@@ -90,6 +96,12 @@ impl Reader for NpyReader {
             rows.read(count, &mut self.bytes)?;
             let size = rows.element_bytes();
             for (row, bytes) in (self.row..).zip(self.bytes.chunks_exact(size * dim)) {
+                if lists.is_bytes() {
+                    lists.push_bytes(bytes);
+                    let ended = lists.end();
+                    ended.map_err(|problem| bad(&rows.path, Place::Row(row), super::VECTOR, problem))?;
+                    continue;
+                }
                 let pushed = bytes
                     .chunks_exact(size)
                     .try_for_each(|bytes| lists.push(number(bytes)));

@@ -1,6 +1,6 @@
 //! Parquet files.
 //!
-//! Not a reader of every schema: keys are INT64 or strings, numbers are floats or lists of them. Its invariant: a panic of the Parquet reader,
+//! Not a reader of every schema: keys are INT64 or strings, numbers are floats or lists of them, bytes are strings or binary. Its invariant: a panic of the Parquet reader,
 //! which some damaged pages bring about, ends in an error like any other damage.
 
 mod cells;
@@ -28,6 +28,8 @@ pub(super) const FORMAT: Format = Format {
 
 /// Rows of the first batch, which tells how long rows are.
 const FIRST_ROWS: usize = 16;
+/// Rows of a batch that has bytes: the next may be far longer than those before.
+const BYTES_ROWS: usize = 128;
 
 struct ParquetReader {
     path: PathBuf,
@@ -139,7 +141,11 @@ impl Reader for ParquetReader {
                 self.open = Some(group);
                 self.row += block.keys.len() as u64;
                 let numbers: usize = block.columns.iter().map(|lists| lists.row(0).len()).sum();
-                self.batch_rows = (BLOCK_NUMBERS / numbers.max(1)).clamp(1, BLOCK_ROWS);
+                let rows_max = match block.bytes.contains(&true) {
+                    true => BYTES_ROWS,
+                    false => BLOCK_ROWS,
+                };
+                self.batch_rows = (BLOCK_NUMBERS / numbers.max(1)).clamp(1, rows_max);
                 return Ok(true);
             }
         }

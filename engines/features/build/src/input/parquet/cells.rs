@@ -1,4 +1,4 @@
-//! The keys and numbers of one column of a Parquet row group, a batch at a time.
+//! The keys, numbers or bytes of one column of a Parquet row group, a batch at a time.
 //!
 //! Parquet stores a list as its elements, and for each element (or null, or empty list) two levels. Repetition 0 begins a list; the
 //! definition level says how much of the path to the element is there. Its invariant: a batch is used up row by row, and reading
@@ -94,32 +94,44 @@ pub(super) fn cells(reader: ColumnReader, leaf: &ColumnDescriptor) -> Result<Box
         ColumnReader::FloatColumnReader(reader) => Box::new(Column::new(reader, leaf)),
         ColumnReader::DoubleColumnReader(reader) => Box::new(Column::new(reader, leaf)),
         ColumnReader::FixedLenByteArrayColumnReader(reader) => Box::new(Column::new(reader, leaf)),
+        ColumnReader::ByteArrayColumnReader(reader) => Box::new(Column::new(reader, leaf)),
         _ => return Err(unexpected(leaf)),
     })
 }
 
-/// What a number is stored as.
+/// What a number is stored as, or bytes.
 trait Stored {
-    fn number(&self) -> f64;
+    fn add_to(&self, lists: &mut Lists) -> Result<(), Problem>;
 }
 
 impl Stored for f32 {
-    fn number(&self) -> f64 {
-        f64::from(*self)
+    fn add_to(&self, lists: &mut Lists) -> Result<(), Problem> {
+        lists.push(f64::from(*self))
     }
 }
 
 impl Stored for f64 {
-    fn number(&self) -> f64 {
-        *self
+    fn add_to(&self, lists: &mut Lists) -> Result<(), Problem> {
+        lists.push(*self)
     }
 }
 
-/// A 16-bit float: other byte strings are not found as columns.
+/// A 16-bit float where numbers are wanted: other byte strings are not found as columns of numbers.
 impl Stored for FixedLenByteArray {
-    fn number(&self) -> f64 {
+    fn add_to(&self, lists: &mut Lists) -> Result<(), Problem> {
+        if lists.is_bytes() {
+            lists.push_bytes(self.data());
+            return Ok(());
+        }
         let bits = self.data().first_chunk().copied().map(u16::from_le_bytes);
-        bits.map_or(f64::NAN, |bits| f16::from_bits(bits).to_f64())
+        lists.push(bits.map_or(f64::NAN, |bits| f16::from_bits(bits).to_f64()))
+    }
+}
+
+impl Stored for ByteArray {
+    fn add_to(&self, lists: &mut Lists) -> Result<(), Problem> {
+        lists.push_bytes(self.data());
+        Ok(())
     }
 }
 
@@ -198,11 +210,15 @@ where
             let value = self.values.get(self.values_used);
             let value = value.filter(|_| definition == self.level_max);
             let position = lists.open_len();
-            lists.push(value.ok_or(Problem::NullElement { position })?.number())?;
+            let value = value.ok_or_else(|| match lists.is_bytes() {
+                true => Problem::NullVector,
+                false => Problem::NullElement { position },
+            });
+            value?.add_to(lists)?;
             self.levels_used = at + 1;
             self.values_used += 1;
         }
-        match lists.open_len() == first {
+        match lists.open_len() == first && !lists.is_bytes() {
             true => Err(Problem::EmptyVector),
             false => Ok(()),
         }

@@ -8,10 +8,11 @@ use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
 use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor, Type};
 
 use crate::error::Error;
-use crate::input::{Columns, Wanted};
+use crate::input::{BYTES_HINT, Columns, Wanted};
 
 const KEY_TYPES: &str = "INT64, signed or unsigned, or a string, not in a list";
 const VALUE_TYPES: &str = "float, double or float16, or a list of them";
+const BYTES_TYPES: &str = "binary or a string, not in a list, as the column holds bytes";
 
 /// The leaves, by number.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -37,12 +38,22 @@ impl Leaves {
                     found: describe(&fields[at]),
                 })
         };
-        let of_source =
-            |source: &Vec<usize>| source.iter().map(|&at| leaf(at, VALUE_TYPES, is_value)).collect();
+        let of_source = |(number, source): (usize, &Vec<usize>)| {
+            let leaves = source.iter().map(|&at| match wanted.is_bytes(number) {
+                true => leaf(at, BYTES_TYPES, is_bytes),
+                false if leaf(at, VALUE_TYPES, is_bytes).is_ok() => leaf(at, BYTES_HINT, is_value),
+                false => leaf(at, VALUE_TYPES, is_value),
+            });
+            leaves.collect()
+        };
         Ok(Leaves {
             key: leaf(key, KEY_TYPES, is_key)?,
             key_name: names[key].clone(),
-            sources: sources.iter().map(of_source).collect::<Result<_, _>>()?,
+            sources: sources
+                .iter()
+                .enumerate()
+                .map(of_source)
+                .collect::<Result<_, _>>()?,
         })
     }
 }
@@ -71,6 +82,22 @@ fn is_key(leaf: &ColumnDescriptor) -> bool {
         _ => false,
     };
     fits && leaf.max_rep_level() == 0 && leaf.path().parts().len() == 1
+}
+
+fn is_bytes(leaf: &ColumnDescriptor) -> bool {
+    let is_binary = match leaf.physical_type() {
+        Physical::BYTE_ARRAY => !matches!(leaf.converted_type(), ConvertedType::DECIMAL),
+        Physical::FIXED_LEN_BYTE_ARRAY => {
+            let is_float = matches!(leaf.logical_type_ref(), Some(LogicalType::Float16));
+            let is_number = matches!(
+                leaf.converted_type(),
+                ConvertedType::DECIMAL | ConvertedType::INTERVAL
+            );
+            !is_float && !is_number
+        }
+        _ => false,
+    };
+    is_binary && leaf.max_rep_level() == 0 && leaf.path().parts().len() == 1
 }
 
 /// A list has three levels (field, repeated group, element) and had two, or one, in files of old writers.
