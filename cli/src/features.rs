@@ -1,6 +1,7 @@
 //! `millpond features`: builds tables and deltas, says what they hold, switches and deletes versions.
 //! It prints what the builder and the tables say of themselves.
 
+mod held;
 mod progress;
 mod versions;
 
@@ -21,6 +22,7 @@ Examples:
   millpond features build --input documents.parquet --column document=body:bytes --out tables --name documents
   millpond features build --input keys.npy,rows.npy --out tables --name embeddings
   millpond features build --input changed.parquet --remove gone.parquet --out tables --name embeddings --delta
+  millpond features build --input embeddings.parquet --out tables-a --name embeddings --map map.toml --node a
   millpond features build --remove gone.parquet --out tables --name embeddings --delta
   millpond features build --compact --out tables --name embeddings";
 
@@ -168,11 +170,13 @@ pub(crate) struct Build {
     #[arg(long, value_name = "FILES")]
     remove: Vec<String>,
     /// Fold the highest version (or --base) and all it was built on into a new version.
-    #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "stored", "duplicates", "keys", "slot", "key_column", "value_column", "column"])]
+    #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "stored", "duplicates", "keys", "slot", "key_column", "value_column", "column", "map", "node"])]
     compact: bool,
     /// Files to spread the rows over.
     #[arg(long, default_value_t = 1)]
     shards: u32,
+    #[command(flatten)]
+    share: held::Share,
     /// Memory for putting rows in order, as 512MiB or 4GiB: less takes more reading. Up to 24 bytes a row or removal come on top.
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = notation::parse_memory)]
     memory: usize,
@@ -334,6 +338,7 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
         duplicates: arguments.duplicates,
         base: base.map(Base::Version).or(newest),
         remove: arguments.remove,
+        held: arguments.share.held()?,
         shards,
         memory_bytes: arguments.memory,
         ..BuildOptions::new(arguments.out, arguments.name)

@@ -118,6 +118,19 @@ impl BucketMap {
     }
 }
 
+impl BucketMap {
+    /// Whether a node holds a key.
+    pub fn holds(&self, node: NodeIndex, key: u64) -> bool {
+        self.replicas(self.bucket(key)).contains(&node)
+    }
+
+    /// The buckets of a node, as a map lists them: "0-511,1024".
+    pub fn buckets_of(&self, node: NodeIndex) -> String {
+        let held = (0..self.buckets).filter(|bucket| self.replicas(*bucket).contains(&node));
+        ranges::write(held)
+    }
+}
+
 /// Whether nodes list their buckets, all of them or none.
 fn listed(file: &MapFile) -> Result<bool, Error> {
     let Some(lists) = file.nodes.iter().find(|node| node.buckets.is_some()) else {

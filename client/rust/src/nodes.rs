@@ -64,6 +64,14 @@ impl NodesClient {
     /// # Errors
     /// [`CallError::Map`] where the file cannot be read or is no map; else as [`NodesClient::new`].
     pub fn from_file(path: impl AsRef<Path>, options: NodesOptions) -> Result<NodesClient, CallError> {
+        NodesClient::new(NodesClient::read_map(path)?, options)
+    }
+
+    /// Reads a map in TOML or, where the file is called so, JSON.
+    ///
+    /// # Errors
+    /// [`CallError::Map`] where the file cannot be read or is no map.
+    pub fn read_map(path: impl AsRef<Path>) -> Result<BucketMap, CallError> {
         let path = path.as_ref();
         let bad = |why: String| CallError::Map(format!("{}: {why}", path.display()));
         let text = std::fs::read(path).map_err(|error| bad(error.to_string()))?;
@@ -74,7 +82,7 @@ impl NodesClient {
                 BucketMap::from_toml(&text)
             }
         };
-        NodesClient::new(map.map_err(|error| bad(error.to_string()))?, options)
+        map.map_err(|error| bad(error.to_string()))
     }
 
     /// Changes to a map of a higher version, and says whether it did: the same map again changes nothing. Calls under way keep

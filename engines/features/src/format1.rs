@@ -47,6 +47,7 @@ pub(crate) fn manifest(bytes: &[u8]) -> serde_json::Result<Manifest> {
         not_finite: NotFinite::Refused,
         default_row: None,
         base: None,
+        node: None,
         rows,
         created_unix_s: 0,
         source: String::new(),

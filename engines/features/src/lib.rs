@@ -44,6 +44,7 @@ mod layer;
 mod lookup;
 mod manifest;
 mod map;
+mod node_share;
 mod prefetch;
 mod projection;
 mod rows;
@@ -60,6 +61,7 @@ pub use active::{Active, activate_at_start, delete_unused_version, roll_back_at_
 pub use error::Error;
 pub use hash::text_key;
 pub use lookup::Pool;
+pub use node_share::NodeShare;
 pub use projection::{Answered, Projection};
 pub use rows::Cell;
 pub use schema::{Column, DIM_MAX, Keys, NotFinite, Numbers, ROW_BYTES_MAX, Schema};

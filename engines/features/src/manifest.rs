@@ -12,6 +12,7 @@ use crate::error::Error;
 use crate::files;
 use crate::format1;
 use crate::header::{BYTES_FORMAT, FORMAT, SHARDS_MAX};
+use crate::node_share::NodeShare;
 use crate::schema::{Column, Keys, NotFinite, Schema};
 
 /// The name of the file in a version folder.
@@ -39,6 +40,9 @@ pub(crate) struct Manifest {
     /// Of a delta: the version that it changes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) base: Option<Base>,
+    /// Where it has the keys of one node alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) node: Option<NodeShare>,
     /// Rows of the version: those of its base count.
     pub(crate) rows: u64,
     pub(crate) created_unix_s: u64,
@@ -240,6 +244,7 @@ mod tests {
             not_finite: NotFinite::Refused,
             default_row: None,
             base: None,
+            node: None,
             rows: 3,
             created_unix_s: 1_795_651_200,
             source: "films.parquet".to_owned(),

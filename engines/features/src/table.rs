@@ -14,6 +14,7 @@ use crate::counts::Counts;
 use crate::error::Error;
 use crate::layer::{Layer, Said};
 use crate::manifest::{Base, FILE, Manifest};
+use crate::node_share::NodeShare;
 use crate::projection::{Answered, Projection};
 use crate::rows::{Reader, Row};
 use crate::schema::{Keys, Schema};
@@ -40,6 +41,8 @@ pub struct Table {
     rows: u64,
     created_unix_s: u64,
     source: String,
+    /// Where it has the keys of one node alone.
+    node: Option<NodeShare>,
     /// The version's own first, its base last; never empty. Versions that have one in common may share it.
     layers: Vec<Arc<Layer>>,
     /// Whether a shard is mapped, so that its file being cut would matter.
@@ -315,6 +318,11 @@ impl Table {
         &self.source
     }
 
+    /// The node that it was built for, where it has the keys of one alone.
+    pub fn node(&self) -> Option<&NodeShare> {
+        self.node.as_ref()
+    }
+
     /// Rows, without those that its deltas replaced or removed.
     pub fn rows(&self) -> u64 {
         self.rows
@@ -488,6 +496,7 @@ fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Erro
         rows: top.rows,
         created_unix_s: top.created_unix_s,
         source: top.source,
+        node: top.node,
         layers,
     })
 }

@@ -26,6 +26,7 @@ use crate::error::Error;
 use crate::hash::{hash, shard_of};
 use crate::header::SHARDS_MAX;
 use crate::manifest::{self, KeyKind, Manifest};
+use crate::node_share::NodeShare;
 use crate::rows;
 use crate::schema::{Keys, ROW_BYTES_MAX, Schema, check_name};
 use crate::table::{LAYERS_MAX, Table};
@@ -75,6 +76,7 @@ pub struct Writer {
     base: Option<Arc<Table>>,
     duplicates: Duplicates,
     source: String,
+    node: Option<NodeShare>,
     created_unix_s: u64,
     memory_bytes: usize,
     /// Where the files are until they are whole.
@@ -199,6 +201,7 @@ impl Writer {
             version,
             row: Vec::with_capacity(schema.row_bytes()),
             schema,
+            node: base.as_ref().and_then(|base| base.node().cloned()),
             base,
             duplicates: Duplicates::Refused,
             source: String::new(),
@@ -219,6 +222,13 @@ impl Writer {
     #[must_use]
     pub fn source(mut self, source: impl Into<String>) -> Writer {
         self.source = source.into();
+        self
+    }
+
+    /// Says that the version has the keys of one node alone; a delta is for the node of its base.
+    #[must_use]
+    pub fn node(mut self, node: Option<NodeShare>) -> Writer {
+        self.node = node;
         self
     }
 
@@ -399,6 +409,7 @@ impl Writer {
             not_finite: self.schema.not_finite,
             default_row: self.schema.default_row.clone(),
             base: self.base.as_ref().map(|base| base.as_base()),
+            node: self.node,
             rows,
             created_unix_s: self.created_unix_s,
             source: self.source,

@@ -11,6 +11,7 @@ use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary, Writer
 use millpond_engines_features::{Cell, Column, Keys, NotFinite, Numbers, ROW_BYTES_MAX, Schema, Table};
 
 use crate::error::{Error, Problem};
+use crate::held::{self, Held};
 use crate::input::{Block, Format, Input, Source, VECTOR, Wanted, expand};
 use crate::next_version;
 
@@ -45,6 +46,8 @@ pub struct BuildOptions {
     pub base: Option<Base>,
     /// Input whose keys a delta removes from its base, behind all rows.
     pub remove: Vec<String>,
+    /// The node that the version is for: keys that it does not hold are passed over. A delta is for the node of its base.
+    pub held: Option<Held>,
     /// Shard files, 1 to 1,024.
     pub shards: u32,
     /// Bytes of rows that are put in order at a time; fewer take more reading.
@@ -68,6 +71,7 @@ impl BuildOptions {
             duplicates: Duplicates::Refused,
             base: None,
             remove: Vec::new(),
+            held: None,
             shards: 1,
             memory_bytes: MEMORY_BYTES,
         }
@@ -176,6 +180,9 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
     };
     each_block(&remove, &keys_alone, &mut |_| {}, &mut |_, block| {
         (0..block.keys.len()).try_for_each(|at| {
+            if !is_held(options, block, at) {
+                return Ok(());
+            }
             let removed = match (block.text(at), block.keys.get(at)) {
                 (Some(text), _) => writer.remove_text(text),
                 (None, key) => writer.remove(key.copied().unwrap_or_default()),
@@ -190,6 +197,12 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
         }
         other => other.into(),
     })
+}
+
+/// Whether the version is to have the key of row `at`; of a text, its hash decides.
+fn is_held(options: &BuildOptions, block: &Block, at: usize) -> bool {
+    let key = block.keys.get(at).copied().unwrap_or_default();
+    options.held.as_ref().is_none_or(|held| held.holds(key))
 }
 
 /// Visits the blocks of all inputs, in their order.
@@ -304,6 +317,9 @@ impl Rows<'_> {
             };
             return pushed.map_err(|error| self.named(error, input, block, at));
         }
+        if !is_held(options, block, at) {
+            return Ok(());
+        }
         let row = match block.columns.as_slice() {
             [only] => only.row(at),
             several => {
@@ -400,6 +416,7 @@ fn open_base(options: &BuildOptions, base: Base) -> Result<Arc<Table>, Error> {
             problem: "its default row is another; a delta has its base's, so leave it out".to_owned(),
         });
     }
+    held::check_base(options.held.as_ref(), &base)?;
     match &options.keys {
         Some(keys) if keys != base.keys() => Err(Error::Base {
             path: base.path().to_path_buf(),
@@ -435,7 +452,8 @@ fn create(
                 not_finite: options.not_finite,
                 default_row: options.default_row.clone(),
             };
-            Writer::create(table_dir, &options.name, version, schema, options.shards)?
+            let share = options.held.as_ref().map(|held| held.share().clone());
+            Writer::create(table_dir, &options.name, version, schema, options.shards)?.node(share)
         }
     };
     let removed = options.remove.iter().map(|input| format!("--remove {input}"));

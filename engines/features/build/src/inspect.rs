@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use millpond_engines_features::{NotFinite, Numbers, Schema, ShardInfo, Table, versions};
+use millpond_engines_features::{NodeShare, NotFinite, Numbers, Schema, ShardInfo, Table, versions};
 
 use crate::error::Error;
 
@@ -34,6 +34,8 @@ pub struct Inspection {
     pub created_unix_s: u64,
     /// What it was built from; empty where it does not say.
     pub source: String,
+    /// The node that it was built for, where it has the keys of one alone.
+    pub node: Option<NodeShare>,
     /// Rows in all shards.
     pub rows: u64,
     /// The shards, by number.
@@ -80,6 +82,7 @@ fn describe(table: &Table, versions: Vec<u64>, checksums_verified: bool) -> Insp
         format: table.format(),
         created_unix_s: table.created_unix_s(),
         source: table.source().to_owned(),
+        node: table.node().cloned(),
         rows: table.rows(),
         shards: table.own_shards().collect(),
         chain: table.chain(),
@@ -123,6 +126,9 @@ impl fmt::Display for Inspection {
             let shown: Vec<String> = row.iter().take(SHOWN_MAX).map(f32::to_string).collect();
             let more = if row.len() > SHOWN_MAX { ", …" } else { "" };
             writeln!(f, "default   {}{more}", shown.join(", "))?;
+        }
+        if let Some(node) = &self.node {
+            writeln!(f, "node      {node}")?;
         }
         if !self.source.is_empty() {
             writeln!(f, "source    {}", self.source)?;

@@ -24,6 +24,7 @@ mod build;
 mod diff;
 mod error;
 mod export;
+mod held;
 mod input;
 mod inspect;
 pub mod notation;
@@ -38,12 +39,13 @@ pub use build::{Base, BuildOptions, ColumnOptions, Progress, build};
 pub use diff::{Changes, Difference, diff};
 pub use error::{Error, Place, Problem};
 pub use export::{Exported, export};
+pub use held::Held;
 pub use input::{Format, Source};
 pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary};
 pub use millpond_engines_features::{
-    Active, Described, Keys, NotFinite, Numbers, ShardInfo, activate_at_start, delete_unused_version,
-    describe_versions, roll_back_at_start, version_at_start,
+    Active, Described, Keys, NodeShare, NotFinite, Numbers, ShardInfo, activate_at_start,
+    delete_unused_version, describe_versions, roll_back_at_start, version_at_start,
 };
 pub use random::{RandomOptions, random};
 

@@ -23,6 +23,7 @@ pub fn compact(
     let writer = Writer::create(table_dir, table.name(), version, table.schema().clone(), shards)?;
     let mut writer = writer
         .source(format!("versions {:?}", table.chain()))
+        .node(table.node().cloned())
         .memory_bytes(memory_bytes);
     let mut rows = 0_u64;
     table.each_row(&mut |key, row| {
