@@ -107,7 +107,22 @@ impl<E> FanOut<E> {
     ) -> Result<FanOut<E>, Error> {
         let map = routing.map().clone();
         let mut split = std::mem::take(&mut routing.split);
-        let done = split.split(&map, keys, |nodes| routing.replicas.choose(nodes, now).node());
+        let mut asked = vec![false; map.nodes().len()];
+        let is_asked = |asked: &[bool], node: NodeIndex| asked.get(node.get()) == Some(&true);
+        let done = split.split(&map, keys, |nodes| {
+            let chosen = routing.replicas.choose(nodes, now).node();
+            // Ties go to a node that has keys of this call: a frame costs more than a few keys.
+            let may_join =
+                |node: &&NodeIndex| is_asked(&asked, **node) && routing.replicas.may_join(chosen, **node);
+            let node = match is_asked(&asked, chosen) {
+                true => chosen,
+                false => nodes.iter().find(may_join).copied().unwrap_or(chosen),
+            };
+            if let Some(is_asked) = asked.get_mut(node.get()) {
+                *is_asked = true;
+            }
+            node
+        });
         let mut fan_out = FanOut {
             table: table.to_owned(),
             keys: Keys::new(keys.len()),

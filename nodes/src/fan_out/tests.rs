@@ -131,6 +131,36 @@ fn a_failed_copy_is_split_again_over_the_other_replicas() {
 }
 
 #[test]
+fn as_few_nodes_are_asked_as_replicas_allow_and_calls_take_turns() {
+    let mut bed = bed();
+    let text = r#"version = 1
+        buckets = 64
+        nodes = [
+            { name = "a0", addresses = ["a0:1"], buckets = "0-31" },
+            { name = "a1", addresses = ["a1:1"], buckets = "0-31" },
+            { name = "b0", addresses = ["b0:1"], buckets = "32-63" },
+            { name = "b1", addresses = ["b1:1"], buckets = "32-63" },
+        ]"#;
+    let map = Arc::new(BucketMap::from_toml(text).unwrap());
+    bed.routing = bed.routing.succeeded_by(map);
+    let keys: Vec<u64> = (0..500).collect();
+    let mut asked = std::collections::BTreeMap::new();
+    for _ in 0..4 {
+        let mut call = bed.begin(&keys);
+        let sent = sends(&bed, &mut call);
+        assert_eq!(sent.len(), 2, "{sent:?}");
+        for (_, node, ..) in sent {
+            *asked.entry(node).or_insert(0) += 1;
+        }
+    }
+    // What has not ended counts, so that the other replica is next.
+    assert!(
+        asked.len() == 4 && asked.values().all(|count| *count == 2),
+        "{asked:?}"
+    );
+}
+
+#[test]
 fn a_slow_copy_is_hedged_over_the_other_replicas_and_each_costs() {
     let mut bed = bed();
     bed.learn();
