@@ -9,12 +9,22 @@ const HEADER_BYTES: usize = 16;
 
 /// Serves answers whose payload is so long.
 pub(crate) fn serve(address: &str, payload_bytes: u32) -> anyhow::Result<()> {
-    ensure!((5..260).contains(&payload_bytes), "a payload has 5 to 259 bytes");
+    ensure!(
+        (5..65_541).contains(&payload_bytes) && payload_bytes != 260,
+        "a payload has 5 to 65,540 bytes, and not 260"
+    );
     // `{"x": bin}`, with the number of the request still to be set.
     let mut answer = b"FPNN\x01\x80\x02\x00".to_vec();
     answer.extend(payload_bytes.to_le_bytes());
     answer.extend([0; 4]);
-    answer.extend([0x81, 0xa1, b'x', 0xc4, (payload_bytes - 5) as u8]);
+    answer.extend([0x81, 0xa1, b'x']);
+    match payload_bytes {
+        ..260 => answer.extend([0xc4, (payload_bytes - 5) as u8]),
+        _ => {
+            answer.push(0xc5);
+            answer.extend(((payload_bytes - 6) as u16).to_be_bytes());
+        }
+    }
     answer.resize(HEADER_BYTES + payload_bytes as usize, 0);
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -2,6 +2,7 @@
 //!
 //! Its invariant: every bar stands in exactly one group; a group may be of several areas.
 
+mod features_nodes;
 mod first_request;
 mod hardening;
 
@@ -92,6 +93,7 @@ pub(crate) const FEATURES: &[Group] = &[
     Group::of("features-many", scenario::of_many_features),
     Group::of("features-switching", scenario::of_switched_features),
     Group::of("features-build", scenario::of_many_features),
+    features_nodes::GROUP,
 ];
 
 #[cfg(test)]
