@@ -12,8 +12,10 @@ use millpond_fleet::Process;
 use millpond_wire_schema::Field as _;
 use millpond_wire_schema::features_lookup::{Header, Lookup, RowType};
 use millpond_wire_schema::payload::Encoder;
+use std::future::{Ready, ready};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use std::pin::Pin;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -33,6 +35,9 @@ pub(super) struct Bare {
     answer_bytes: usize,
     _processes: Vec<Process>,
 }
+
+/// What asks all of them once, whatever the keys, and says whether all answered.
+pub(super) type Caller = Box<dyn Fn(Vec<u64>) -> Pin<Box<dyn Future<Output = bool> + Send>>>;
 
 /// A connection to each of them, for one call at a time.
 type Connections = Vec<TcpStream>;
@@ -63,17 +68,12 @@ impl Bare {
     }
 
     /// What calls all of them.
-    pub(super) fn caller(
-        &self,
-    ) -> impl FnOnce() -> std::future::Ready<
-        anyhow::Result<Box<dyn Fn(Vec<u64>) -> std::pin::Pin<Box<dyn Future<Output = bool> + Send>>>>,
-    > + Send
-    + use<> {
+    pub(super) fn caller(&self) -> impl FnOnce() -> Ready<anyhow::Result<Caller>> + Send + use<> {
         let (addresses, request) = (self.addresses.clone(), self.request.clone());
         let answer_bytes = self.answer_bytes;
         move || {
             let idle: Arc<Mutex<Vec<Connections>>> = Arc::default();
-            std::future::ready(Ok(Box::new(move |_| {
+            ready(Ok(Box::new(move |_| {
                 let (addresses, request, idle) = (addresses.clone(), request.clone(), idle.clone());
                 Box::pin(async move {
                     let free = idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
