@@ -46,6 +46,14 @@ mod access {
     mod tls;
 }
 
+mod nodes {
+    mod bad_input;
+    mod changing;
+    pub(crate) mod cluster;
+    mod failing;
+    mod lookups;
+}
+
 mod fleet {
     mod arrivals;
     mod processes;

@@ -72,8 +72,8 @@ pub use host::{Host, NoHost, OnDecision, OnVersions, Tuned, VersionChange, Versi
 pub use method::{
     Callers, ConfiguredHandler, Cost, Handler, MethodId, MethodSpec, Methods, Serve, StateHandler,
 };
-pub use nodes::{NodeCounts, Nodes, NodesOptions};
-pub use outbound::{NodeAnswer, NodeCall, NodeError, NodeSink, OnTime, Outbound};
+pub use nodes::{MapInUse, NodeCounts, Nodes, NodesOptions};
+pub use outbound::{NodeAnswer, NodeCall, NodeError, NodeSink, OnTime, Outbound, OutboundTimer};
 pub use peer::Peer;
 pub use push::{OnAnswer, Push, PushAnswer, PushError, Pusher};
 pub use reply::{Answer, Later, Owed, Reply, Sink, Ticket};

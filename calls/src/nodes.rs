@@ -31,6 +31,16 @@ millpond_metrics::counters! {
     }
 }
 
+millpond_metrics::counters! {
+    /// The map in use.
+    pub struct MapInUse {
+        /// Of a server that shares tables.
+        METRICS {
+            pub version: u64 = gauge("millpond_nodes_map_version", "Version of the map of nodes that new calls go by; 0 before the first.").max(),
+        }
+    }
+}
+
 /// What a server does with calls to others.
 #[derive(Debug, Clone)]
 pub struct NodesOptions {
@@ -83,6 +93,13 @@ impl Nodes {
         self.current.get().map(CurrentMap::load)
     }
 
+    /// What a page of metrics says of the map.
+    pub fn in_use(&self) -> MapInUse {
+        MapInUse {
+            version: self.map().map_or(0, |map| map.version()),
+        }
+    }
+
     /// Begins new calls with that map, unless it is older than the one in use; says whether it did.
     ///
     /// # Errors
@@ -129,7 +146,9 @@ impl Nodes {
     /// What is counted of every node that was called.
     pub fn all_counts(&self) -> Vec<(String, Arc<NodeCounts>)> {
         let counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = counts.iter().map(|(name, counts)| (name.clone(), Arc::clone(counts)));
+        let all = counts
+            .iter()
+            .map(|(name, counts)| (name.clone(), Arc::clone(counts)));
         all.collect()
     }
 }
@@ -154,7 +173,8 @@ mod tests {
     use super::*;
 
     fn map(version: u64) -> Arc<BucketMap> {
-        let text = format!("version = {version}\nbuckets = 4\nnodes = [{{ name = \"a\", addresses = [\"a:1\"] }}]");
+        let text =
+            format!("version = {version}\nbuckets = 4\nnodes = [{{ name = \"a\", addresses = [\"a:1\"] }}]");
         Arc::new(BucketMap::from_toml(&text).unwrap())
     }
 
@@ -180,9 +200,14 @@ mod tests {
         nodes.counts("a").sent();
         nodes.counts("a").ended(true);
         let counted = nodes.all_counts();
-        let [(name, counts)] = counted.as_slice() else { panic!("{counted:?}") };
+        let [(name, counts)] = counted.as_slice() else {
+            panic!("{counted:?}")
+        };
         let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
         assert_eq!(name, "a");
-        assert_eq!((of(&counts.calls), of(&counts.failures), of(&counts.outstanding)), (1, 1, 0));
+        assert_eq!(
+            (of(&counts.calls), of(&counts.failures), of(&counts.outstanding)),
+            (1, 1, 0)
+        );
     }
 }

@@ -7,8 +7,7 @@ use millpond_nodes::Node;
 use millpond_wire_payload::{Encoding, Payload};
 use millpond_wire_schema::{Code, Status};
 use std::cell::{Cell, RefCell};
-use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -63,7 +62,9 @@ impl NodeError {
     pub fn answered(node: &str, answer: NodeAnswer<'_>) -> NodeError {
         let read = Payload::new(answer.encoding, answer.payload);
         let status = read.and_then(|payload| {
-            payload.read(|reader| millpond_wire_payload::Map::read(reader, "an error map").map(|map| Status::decode(&map)))
+            payload.read(|reader| {
+                millpond_wire_payload::Map::read(reader, "an error map").map(|map| Status::decode(&map))
+            })
         });
         let said = match status {
             Ok(status) => Status::new(status.code, format!("node {node:?}: {}", status.ex)),
@@ -82,38 +83,18 @@ impl NodeError {
 /// What a timer does.
 pub type OnTime = Box<dyn FnOnce(&Outbound, Instant) + Send>;
 
-/// A timer; of two the first in time comes first, then the first that was set.
-struct Timer {
+/// A timer that was set; of two the first in time comes first, then the first that was set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct OutboundTimer {
     at: Instant,
     order: u64,
-    on_time: OnTime,
-}
-
-impl PartialEq for Timer {
-    fn eq(&self, other: &Timer) -> bool {
-        self.order == other.order
-    }
-}
-
-impl Eq for Timer {}
-
-impl PartialOrd for Timer {
-    fn partial_cmp(&self, other: &Timer) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Timer {
-    fn cmp(&self, other: &Timer) -> std::cmp::Ordering {
-        (self.at, self.order).cmp(&(other.at, other.order))
-    }
 }
 
 /// What one net thread has on its way to other servers.
 #[derive(Default)]
 pub struct Outbound {
     calls: RefCell<VecDeque<NodeCall>>,
-    timers: RefCell<BinaryHeap<Reverse<Timer>>>,
+    timers: RefCell<BTreeMap<OutboundTimer, OnTime>>,
     next: Cell<u64>,
 }
 
@@ -124,11 +105,18 @@ impl Outbound {
     }
 
     /// Calls `on_time` on this thread, at the end of the first turn after `at`.
-    pub fn at(&self, at: Instant, on_time: OnTime) {
+    pub fn at(&self, at: Instant, on_time: OnTime) -> OutboundTimer {
         let order = self.next.get();
         self.next.set(order + 1);
-        let timer = Timer { at, order, on_time };
-        self.timers.borrow_mut().push(Reverse(timer));
+        let timer = OutboundTimer { at, order };
+        self.timers.borrow_mut().insert(timer, on_time);
+        timer
+    }
+
+    /// A timer is not called any more.
+    pub fn cancel(&self, timer: &OutboundTimer) {
+        // What it holds is dropped behind the borrow.
+        let _on_time = self.timers.borrow_mut().remove(timer);
     }
 
     /// The next call, for the front that sends it.
@@ -138,7 +126,7 @@ impl Outbound {
 
     /// When the first timer is due.
     pub fn wake_at(&self) -> Option<Instant> {
-        self.timers.borrow().peek().map(|Reverse(timer)| timer.at)
+        self.timers.borrow().first_key_value().map(|(timer, _)| timer.at)
     }
 
     /// Calls the timers that are due.
@@ -150,9 +138,8 @@ impl Outbound {
 
     fn due(&self, now: Instant) -> Option<OnTime> {
         let mut timers = self.timers.borrow_mut();
-        timers.peek().filter(|Reverse(timer)| timer.at <= now)?;
-        let Reverse(timer) = timers.pop()?;
-        Some(timer.on_time)
+        let first = timers.first_entry().filter(|first| first.key().at <= now)?;
+        Some(first.remove())
     }
 }
 
@@ -172,6 +159,8 @@ mod tests {
             let on_time = move |_: &Outbound, _: Instant| heard.lock().unwrap().push(ms);
             outbound.at(now + Duration::from_millis(ms), Box::new(on_time));
         }
+        let cancelled = outbound.at(now, Box::new(|_, _| panic!("it was cancelled")));
+        outbound.cancel(&cancelled);
         let check = |ms, expected: &[u64], next: Option<u64>| {
             outbound.turn(now + Duration::from_millis(ms));
             assert_eq!(*heard.lock().unwrap(), expected);
@@ -186,7 +175,9 @@ mod tests {
     #[test]
     fn a_timer_may_set_another() {
         let (outbound, now) = (Outbound::default(), Instant::now());
-        let again = |outbound: &Outbound, now: Instant| outbound.at(now + Duration::from_secs(1), Box::new(|_, _| ()));
+        let again = |outbound: &Outbound, now: Instant| {
+            outbound.at(now + Duration::from_secs(1), Box::new(|_, _| ()));
+        };
         outbound.at(now, Box::new(again));
         outbound.turn(now);
         assert_eq!(outbound.wake_at(), Some(now + Duration::from_secs(1)));

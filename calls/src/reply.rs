@@ -75,6 +75,11 @@ impl<A: DerefMut<Target: Answer>> Owed<A> {
         }
     }
 
+    /// Binary blocks of a JSON answer as base64 text.
+    pub fn set_base64(&mut self, base64: bool) {
+        self.base64 = base64;
+    }
+
     /// Answers.
     #[inline]
     pub fn ok(mut self, write: impl FnOnce(&mut Encoder<'_>)) {
@@ -127,11 +132,6 @@ impl<'c> Reply<'c> {
     /// [`PushError::Http`] where the protocol has no such way.
     pub fn pusher(&mut self) -> Result<Pusher, PushError> {
         self.answer.pusher()
-    }
-
-    /// Binary blocks of a JSON answer as base64 text.
-    pub fn set_base64(&mut self, base64: bool) {
-        self.base64 = base64;
     }
 
     /// Hands the right and the duty on.

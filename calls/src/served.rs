@@ -11,8 +11,8 @@ use crate::{
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::{Code, Status};
 use std::cell::RefMut;
-use std::sync::{Arc, Mutex};
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// Bytes of a payload beyond which its call takes long enough for the clock to be read behind it.
@@ -192,6 +192,13 @@ impl<S: Backing> Detached<S> {
     /// Turns true when the caller has gone: work not begun is not worth doing.
     pub fn gone(&self) -> Arc<AtomicBool> {
         self.ticket.as_ref().map(Ticket::gone).unwrap_or_default()
+    }
+
+    /// Binary blocks of a JSON answer as base64 text.
+    pub fn set_base64(&mut self, base64: bool) {
+        if let Some(ticket) = &mut self.ticket {
+            ticket.set_base64(base64);
+        }
     }
 
     /// Its result is ready: counts it, and says when that was.

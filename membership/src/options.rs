@@ -78,6 +78,14 @@ impl Options {
         }
     }
 
+    /// What [`Membership::start`](crate::Membership::start) would refuse.
+    ///
+    /// # Errors
+    /// What cannot be used, by its name.
+    pub fn check_all(&self) -> Result<(), Error> {
+        self.check().map(|_| ())
+    }
+
     /// Refuses what cannot be used, and reads certificates.
     pub(crate) fn check(&self) -> Result<Checked, Error> {
         let refused = |option, why: &str| Err(refuse(option, why));

@@ -7,32 +7,40 @@ mod varying;
 
 pub(crate) use ahead::ahead;
 
-use crate::{Served, at_once, find};
+use crate::{Served, find, spread};
 use millpond_catalog::Catalog;
 use millpond_engines_features::{Answered, Error, Pool, Projection, Table};
 use millpond_wire_payload::{Encoder, Payload};
-use millpond_wire_schema::{Code, Status, features_lookup as schema};
+use millpond_wire_schema::{Code, Field as _, Status, features_lookup as schema};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use varying::Varying;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
-    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
-        let mut bytes = 0;
-        let mut begin = |lookup| Part::begin(catalog, call, lookup, &mut bytes);
-        let parts = match decoded {
-            schema::Call::One(lookup) => Parts::One(begin(lookup)?),
-            schema::Call::Many(many) => {
-                let parts = many.lookups.into_iter().map(begin);
-                Parts::Many(parts.collect::<Result<_, _>>()?)
-            }
-        };
-        Ok(move |out: &mut Encoder<'_>| match parts {
-            Parts::One(part) => part.write(out),
-            Parts::Many(parts) => schema::write_many(&parts, out, Part::write),
-        })
-    })
+    let (decoded, reserved) = schema::Call::decode(payload)?;
+    let deadline = call.deadline(reserved.deadline_ms)?;
+    if let Some(nodes) = call.calls.nodes().filter(|_| !call.arrival.is_rehearsal)
+        && spread::concerns(nodes, &decoded)?
+    {
+        let nodes = Arc::clone(nodes);
+        return spread::serve(catalog, call, &nodes, (decoded, &reserved), deadline);
+    }
+    let (mut bytes, bytes_max) = (0, call.calls.answer_bytes_max);
+    let mut begin = |lookup| Part::begin(catalog, lookup, bytes_max, &mut bytes);
+    let parts = match decoded {
+        schema::Call::One(lookup) => Parts::One(begin(lookup)?),
+        schema::Call::Many(many) => {
+            let parts = many.lookups.into_iter().map(begin);
+            Parts::Many(parts.collect::<Result<_, _>>()?)
+        }
+    };
+    call.set_base64(reserved.base64);
+    call.answer(reserved.trace, |out| match &parts {
+        Parts::One(part) => part.write(out),
+        Parts::Many(parts) => schema::write_many(parts, out, Part::write),
+    });
+    Ok(())
 }
 
 /// An answer, in the form of its call.
@@ -52,17 +60,17 @@ pub(crate) fn check_whole(catalog: &Catalog, table: &Table, name: &str) -> Resul
 }
 
 /// One table's part of the answer, of a call that is answered for certain.
-struct Part<'c> {
+pub(crate) struct Part<'c> {
     table: &'c Table,
     /// The version that serves, where another one answers.
-    active: Option<u64>,
+    pub(crate) active: Option<u64>,
     projection: Cow<'c, Projection>,
-    row_type: schema::RowType,
+    pub(crate) row_type: schema::RowType,
     /// Those asked for; with `unique`, each of them once.
-    keys: Vec<u64>,
+    pub(crate) keys: Vec<u64>,
     /// With `unique`: which of them each key of the call is.
-    inverse: Option<Vec<u32>>,
-    rows: usize,
+    pub(crate) inverse: Option<Vec<u32>>,
+    pub(crate) rows: usize,
     /// The bitmap and the rows where they are read already. Others stay where they are until they are written: nothing can
     /// go wrong with them.
     read: Option<(Vec<u8>, Vec<u8>)>,
@@ -71,16 +79,17 @@ struct Part<'c> {
 }
 
 impl<'c> Part<'c> {
-    fn begin(
+    /// `bytes` is what parts before it hold; no answer may hold more than `bytes_max`.
+    pub(crate) fn begin(
         catalog: &'c Catalog,
-        call: &Served<'_>,
         lookup: schema::Lookup<'_>,
+        bytes_max: usize,
         bytes: &mut usize,
     ) -> Result<Part<'c>, Status> {
         let table = table(catalog, &lookup)?;
         check_pool(table, &lookup)?;
         let projection = projection(table, &lookup)?;
-        let keys = keys(table, lookup.keys, lookup.texts)?;
+        let keys = keys_of(table, lookup.keys, lookup.texts)?;
         let (keys, inverse) = match lookup.unique {
             false => (keys, None),
             true => {
@@ -107,15 +116,16 @@ impl<'c> Part<'c> {
         *bytes = bytes
             .saturating_add(rows.saturating_mul(row_bytes))
             .saturating_add(inverse.as_deref().map_or(0, size_of_val));
-        check_bytes(*bytes, call.calls.answer_bytes_max)?;
-        let limit = call.calls.answer_bytes_max;
+        check_bytes(*bytes, bytes_max)?;
         let varying = match table.is_varying() && lookup.row_type != schema::RowType::None {
-            true => Some(Varying::find(table, &keys, bytes, limit)?),
+            true => Some(Varying::find(table, &keys, bytes, bytes_max)?),
             false => None,
         };
         let mut part = Part {
             table,
-            active: lookup.at_version.and_then(|_| active(catalog, &lookup.table, table)),
+            active: lookup
+                .at_version
+                .and_then(|_| active(catalog, &lookup.table, table)),
             projection,
             row_type: lookup.row_type,
             keys,
@@ -155,8 +165,31 @@ impl<'c> Part<'c> {
         Ok((found, values))
     }
 
+    /// Its bitmap and rows, in memory of their own, to be kept by whoever writes them later.
+    ///
+    /// # Errors
+    /// The rows vary in length: a merge by places has none for them.
+    pub(crate) fn take_rows(&mut self) -> Result<(Vec<u8>, Vec<u8>), Status> {
+        if self.varying.is_some() {
+            let ex = format!(
+                "table {:?} has rows that vary in length, which are not put together from several servers; ask each with `map`",
+                self.table.name()
+            );
+            return Err(Status::new(Code::BadArgument, ex));
+        }
+        match self.read.take() {
+            Some(read) => Ok(read),
+            None => self.read(None, &[]),
+        }
+    }
+
+    /// The version that answers.
+    pub(crate) fn version(&self) -> u64 {
+        self.table.version()
+    }
+
     /// Numbers of an answer's row.
-    fn dim(&self) -> usize {
+    pub(crate) fn dim(&self) -> usize {
         match self.row_type {
             schema::RowType::None => 0,
             _ if self.varying.is_some() => 0,
@@ -199,7 +232,7 @@ impl<'c> Part<'c> {
 }
 
 /// The keys of a call, of texts their hashes.
-fn keys(
+pub(crate) fn keys_of(
     table: &Table,
     keys: Option<Vec<u64>>,
     texts: Option<Vec<Cow<'_, [u8]>>>,
@@ -219,7 +252,7 @@ fn keys(
 }
 
 /// Each key once, in the order in which they come first, and which of those each one is.
-fn distinct(keys: &[u64]) -> (Vec<u64>, Vec<u32>) {
+pub(crate) fn distinct(keys: &[u64]) -> (Vec<u64>, Vec<u32>) {
     let (mut places, mut distinct) = (HashMap::with_capacity(keys.len()), Vec::new());
     let inverse = keys.iter().map(|&key| {
         *places.entry(key).or_insert_with(|| {

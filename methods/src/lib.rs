@@ -21,11 +21,13 @@ mod ordered_scan;
 mod ping;
 mod rank;
 mod run;
+mod spread;
 mod status;
 mod tune;
 
 pub use configured::{Kind, Section, check};
 pub use run::{answered, asked};
+pub use spread::Kept;
 
 use millpond_calls::Callers::{Admin, Any, Private, Token};
 use millpond_calls::Cost::{Batched, Detached, Short, Unbounded};
@@ -49,7 +51,7 @@ pub struct Engines;
 impl Backing for Engines {
     type State = Catalog;
     type Batch = Sweep;
-    type Kept = ();
+    type Kept = spread::Kept;
 
     fn waits(batch: &Sweep) -> bool {
         !batch.is_empty()

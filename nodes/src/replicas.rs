@@ -80,6 +80,8 @@ pub struct Replicas {
     options: RetryOptions,
     /// Where the next choice begins to look, so that ties go round.
     turn: usize,
+    /// The caller itself, where it is a node: nothing is nearer.
+    preferred: Option<NodeIndex>,
 }
 
 impl Replicas {
@@ -94,6 +96,7 @@ impl Replicas {
             states: vec![State::default(); map.nodes().len()],
             options,
             turn: 0,
+            preferred: None,
         }
     }
 
@@ -117,7 +120,13 @@ impl Replicas {
                 .collect(),
             options: self.options,
             turn: self.turn,
+            preferred: None,
         }
+    }
+
+    /// That node is chosen wherever it is a replica and is thought to be up: the caller's own.
+    pub fn prefer(&mut self, node: Option<NodeIndex>) {
+        self.preferred = node;
     }
 
     /// Chooses among the replicas of a bucket.
@@ -136,6 +145,7 @@ impl Replicas {
         for &node in in_turn.filter(|node| Some(**node) != first) {
             let state = self.states.get(node.get()).copied().unwrap_or_default();
             match state.retry_at {
+                None if Some(node) == self.preferred => return Choice::Ready(node),
                 None => {
                     if up.is_none_or(|(fewest, _)| state.outstanding < fewest) {
                         up = Some((state.outstanding, node));
@@ -327,6 +337,19 @@ mod tests {
         replicas.abandoned(trial);
         assert_eq!(replicas.choose(&[A, B], later), Choice::Ready(A));
         assert_eq!(replicas.outstanding(A), 0);
+    }
+
+    #[test]
+    fn a_preferred_node_is_chosen_while_it_is_up() {
+        let (mut replicas, now) = state();
+        replicas.prefer(Some(B));
+        replicas.sent(B, now);
+        for _ in 0..3 {
+            assert_eq!(replicas.choose(&[A, B, C], now), Choice::Ready(B));
+        }
+        assert_eq!(replicas.choose_other(&[A, B], Some(B), now), Choice::Ready(A));
+        replicas.failed(B, now);
+        assert_ne!(replicas.choose(&[A, B, C], now), Choice::Ready(B));
     }
 
     #[test]

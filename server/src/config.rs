@@ -6,6 +6,7 @@
 pub(crate) mod check;
 mod log;
 pub(crate) mod machine;
+pub(crate) mod nodes;
 mod resp;
 mod secret;
 mod source;
@@ -13,6 +14,7 @@ mod tls;
 mod web;
 
 pub use log::{Format, Level, Log};
+pub use nodes::{Etcd, MapSource, Nodes};
 pub use resp::Resp;
 pub use source::{Origin, load, made};
 pub use tls::Tls;
@@ -48,6 +50,8 @@ pub struct Config {
     pub log: Log,
     /// Feature tables by name.
     pub features: BTreeMap<String, features::Section>,
+    /// The servers that share tables with this one; none when left out.
+    pub nodes: Option<Nodes>,
     /// Ordered stores by name.
     pub ordered: BTreeMap<String, ordered::Section>,
     /// Models by name.
@@ -254,6 +258,8 @@ impl Config {
     /// What the catalog is to hold.
     pub fn sections(&self) -> Sections {
         let mut features = self.features.clone();
+        // A table without a folder is on other servers alone.
+        features.retain(|_, section| !section.is_elsewhere());
         if self.server.processes > 1 {
             // A copy in each process is for those who ask for it.
             for section in features.values_mut() {

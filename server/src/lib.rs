@@ -22,6 +22,7 @@ mod error;
 mod host;
 mod infos;
 mod log;
+mod nodes;
 mod panics;
 mod ports;
 mod processes;
@@ -47,6 +48,7 @@ use config::Config;
 use millpond_calls::{Access, Admission, Calls, Host, MethodService};
 use millpond_catalog::{Catalog, Handle};
 use millpond_engines_ordered::Durability;
+use millpond_fronts_answer::Reach;
 use millpond_methods::Engines;
 use millpond_net::{Listener, Transport, raise_file_limit};
 use ports::{Counted, admin_port, data_port};
@@ -67,6 +69,8 @@ pub(crate) struct Shared {
     certificate: OnceLock<Arc<tls::Certificate>>,
     switching: switch::Switching,
     program: Program,
+    /// The servers that share tables with this one.
+    spread: Option<nodes::Spread>,
 }
 
 impl Shared {
@@ -91,8 +95,23 @@ impl Shared {
             certificate: OnceLock::new(),
             switching: switch::Switching::default(),
             program,
+            spread: None,
             config,
         }
+    }
+
+    /// The same, sharing tables with other servers.
+    fn spreading(mut self, spread: Option<nodes::Spread>) -> Shared {
+        if let Some(spread) = &spread {
+            self.calls.spread(Arc::clone(&spread.nodes));
+        }
+        self.spread = spread;
+        self
+    }
+
+    /// What takes its calls to other servers, where there are any.
+    fn reach(&self) -> Option<Box<dyn Reach<MethodService<Engines>>>> {
+        self.spread.as_ref().map(nodes::Spread::reach)
     }
 
     /// What a net thread of the data port serves calls with.
@@ -151,6 +170,8 @@ pub struct Server {
     admin: Option<Transport>,
     tls: Option<tls::Port>,
     resp: RespAddrs,
+    /// Follows the map of nodes, where there is one.
+    follower: Option<nodes::Follower>,
     /// Asks the threads whether they turn.
     watch: Watch,
     /// Look for new versions of tables, once it serves.
@@ -209,14 +230,15 @@ impl Server {
             None => Some(Listener::bind(config.admin.listen, "admin.listen")?),
             Some(_) => None,
         };
-        let shared = Arc::new(Shared::new(config, program));
+        let spread = nodes::open(&config)?;
+        let shared = Arc::new(Shared::new(config, program).spreading(spread));
         let start_admin = |listener| {
             let view = Arc::clone(&shared);
             admin_port(&shared.config.admin).start(listener, "admin", admin::Admin { view })
         };
         let admin = admin.map(start_admin).transpose()?;
         // While it warms, a lone process answers that it is not ready; one of several leaves that to the others.
-        let (mut data, counted) = port.prepare(listeners, "net", shared.service())?;
+        let (mut data, counted) = port.prepare(listeners, "net", shared.service(), shared.reach())?;
         let state = match shared.program.member {
             Some(_) => "bound",
             None => {
@@ -243,7 +265,7 @@ impl Server {
         let warm = server.warm(&engines);
         let joined = warm.and_then(|()| server.join(&engines));
         match joined.and_then(|()| Arrivals::start(&server.shared, &engines)) {
-            Ok(arrivals) => Ok(Server { arrivals, ..server }),
+            Ok(arrivals) => Server { arrivals, ..server }.follow(),
             Err(error) => {
                 server.close(Instant::now());
                 Err(error)
@@ -266,6 +288,7 @@ impl Server {
             admin,
             tls,
             resp: RespAddrs::default(),
+            follower: None,
             watch,
             arrivals: Arrivals::default(),
         })
@@ -295,6 +318,23 @@ impl Server {
         Ok(())
     }
 
+    /// From now on other servers may call, and the map of nodes is followed.
+    fn follow(mut self) -> Result<Server, Error> {
+        let Some(spread) = &self.shared.spread else {
+            return Ok(self);
+        };
+        match nodes::Follower::start(&self.shared, spread, self.data.local_addr()) {
+            Ok(follower) => {
+                self.follower = follower;
+                Ok(self)
+            }
+            Err(error) => {
+                self.close(Instant::now());
+                Err(error)
+            }
+        }
+    }
+
     /// Where calls are answered.
     pub fn local_addr(&self) -> SocketAddr {
         self.data.local_addr()
@@ -318,8 +358,12 @@ impl Server {
     /// Has the files of `server.tls` read again; connections that have begun keep what they began with. Without them the log
     /// says that nothing is done.
     pub fn reload(&self) {
+        if let Some(follower) = &self.follower {
+            follower.reload();
+        }
         match &self.tls {
             Some(tls) => tls.reload(),
+            None if self.follower.is_some() => {}
             None => tracing::info!("nothing to read again: there is no server.tls; SIGTERM stops"),
         }
     }

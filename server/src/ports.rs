@@ -4,7 +4,7 @@
 use crate::{Error, config, encryption};
 use config::Config;
 use millpond_calls::Service;
-use millpond_fronts_answer::Serving;
+use millpond_fronts_answer::{Reach, Serving};
 use millpond_fronts_http::{self as http, Hosts, HttpOptions};
 use millpond_fronts_native::{self as native, NativeOptions};
 use millpond_fronts_resp::{self as resp, RespOptions};
@@ -38,12 +38,13 @@ pub(crate) struct Counted {
 }
 
 impl Port {
-    /// Starts its net threads, whose connections are served by `service`; nothing is accepted before [`Transport::accept`].
-    pub(crate) fn prepare(
+    /// Starts its net threads, whose connections are served by `service`, with `reach` to other servers; nothing is accepted before [`Transport::accept`].
+    pub(crate) fn prepare<S: Service>(
         self,
         listeners: Vec<Listener>,
         name: &str,
-        service: impl Service,
+        service: S,
+        reach: Option<Box<dyn Reach<S>>>,
     ) -> Result<(Transport, Counted), Error> {
         let (native, http) = (Arc::new(self.native), self.http);
         let mut counted = Counted {
@@ -58,7 +59,8 @@ impl Port {
         ]);
         let resp: Fronts<_> = self.resp.into_iter().map(resp::front).collect();
         let ports = Arc::new([fronts, resp]);
-        let transport = Transport::prepare(listeners, name, self.options, ports, Serving::new(service))?;
+        let serving = Serving::new(service).reaching(reach);
+        let transport = Transport::prepare(listeners, name, self.options, ports, serving)?;
         counted.net = transport.counters();
         Ok((transport, counted))
     }
@@ -70,7 +72,7 @@ impl Port {
         name: &str,
         service: impl Service,
     ) -> Result<Transport, Error> {
-        let (mut transport, _) = self.prepare(vec![listener], name, service)?;
+        let (mut transport, _) = self.prepare(vec![listener], name, service, None)?;
         transport.accept()?;
         Ok(transport)
     }

@@ -49,6 +49,9 @@ impl Server {
     /// Stops: no new connection, no new call, what was accepted is finished (for `server.drain_ms_max` at most). It returns less
     /// than a second after that, whatever hangs; what has not ended by then is left to itself, and named.
     pub fn shutdown(self) -> Stopped {
+        if let Some(follower) = &self.follower {
+            follower.leave();
+        }
         self.data.stop_accepting();
         self.shared.calls.stop();
         let admission = &self.shared.calls.admission;
@@ -87,6 +90,9 @@ impl Server {
         let now = Instant::now();
         let ends = drained + ENGINES_LATE;
         let engines = stop_engines(&self.shared, ends);
+        let follower = self
+            .follower
+            .map(|follower| ("the thread that follows the map of nodes", follower.close()));
         let watch = Some(("the thread that watches the others", self.watch.stop()));
         let tls = self
             .tls
@@ -97,7 +103,7 @@ impl Server {
         let transports = [Some(self.data), self.admin].into_iter().flatten().collect();
         let mut left = Transport::close_all(transports, grace);
         left.extend(engines());
-        for (name, thread) in watch.into_iter().chain(tls) {
+        for (name, thread) in watch.into_iter().chain(tls).chain(follower) {
             if join_by(thread, ends).is_err() {
                 left.push(name.to_owned());
             }

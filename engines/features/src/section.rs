@@ -12,8 +12,12 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Section {
-    /// The table's folder, as `millpond features build` made it.
+    /// The table's folder, as `millpond features build` made it; empty where it is on other servers alone.
+    #[serde(default)]
     pub path: PathBuf,
+    /// Its keys are on several servers, of which this one may be one.
+    #[serde(default)]
+    pub spread: bool,
     /// The version to serve; the active one when left out, and the highest where none was made active.
     pub version: Option<u64>,
     /// Where its rows are while they are served; [`Memory::Resident`] when left out.
@@ -83,6 +87,7 @@ impl Section {
     pub fn of(path: PathBuf) -> Section {
         Section {
             path,
+            spread: false,
             version: None,
             memory: None,
             versions_held: versions_held(),
@@ -114,6 +119,11 @@ impl Section {
         }
     }
 
+    /// Whether other servers alone have it.
+    pub fn is_elsewhere(&self) -> bool {
+        self.spread && self.path.as_os_str().is_empty()
+    }
+
     /// What is known to be wrong before anything is opened. `at` is the section, as in `features.films`.
     ///
     /// # Errors
@@ -133,6 +143,11 @@ impl Section {
         self.check_watch(at)?;
         if self.path.is_dir() {
             return Ok(());
+        }
+        if self.path.as_os_str().is_empty() {
+            return Err(format!(
+                "{at}.path is missing; name the table's folder, or set {at}.spread = true where other servers alone have it"
+            ));
         }
         let path = self.path.display();
         Err(format!(

@@ -131,7 +131,13 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
         let mut inner = self.wire.inner();
         inner.heard = local.began();
         let malformed = |inner: &mut Inner, what: String| {
-            limited!(warn, turn.counters().quiet, NOT_ANSWER, [node = inner.node, what], "connection to a node closed");
+            limited!(
+                warn,
+                turn.counters().quiet,
+                NOT_ANSWER,
+                [node = inner.node, what],
+                "connection to a node closed"
+            );
             inner.why = Some(format!("sent what is no answer: {what}"));
             Received::Malformed
         };
@@ -171,7 +177,8 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
     }
 
     fn refuse(&mut self, _: &mut Turn<'_>, _: &[u8], why: &str) {
-        self.wire.give_up(format!("sent an answer for which there is no room: {why}"));
+        self.wire
+            .give_up(format!("sent an answer for which there is no room: {why}"));
     }
 
     fn awaits_peer(&self) -> bool {
@@ -197,7 +204,12 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
         };
         let error = NodeError::unavailable(&inner.node, &why);
         if is_lost {
-            tracing::debug!(node = inner.node, why, calls = calls.len(), "connection to a node lost");
+            tracing::debug!(
+                node = inner.node,
+                why,
+                calls = calls.len(),
+                "connection to a node lost"
+            );
         }
         let counts = Arc::clone(&inner.counts);
         drop(inner);

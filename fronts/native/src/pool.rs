@@ -148,7 +148,10 @@ impl NodePool {
         asked: &mut Vec<Outward<Serving<S>>>,
     ) -> Result<&mut Link, String> {
         let options = &self.options;
-        let links = self.links.entry(node.name.clone()).or_insert_with(|| Links::new(node));
+        let links = self
+            .links
+            .entry(node.name.clone())
+            .or_insert_with(|| Links::new(node));
         links.moved(node);
         links.forget_ended(now, options.retry);
         let fewest = links.links.iter().map(|link| link.wire.awaited()).min();
@@ -177,7 +180,10 @@ impl NodePool {
             return Err(format!("has {most} calls to answer already on each connection"));
         }
         if link.waiting_bytes > OPENING_BYTES_MAX && link.wire.state() == State::Opening {
-            return Err(format!("is being connected to, and {} bytes wait for that", link.waiting_bytes));
+            return Err(format!(
+                "is being connected to, and {} bytes wait for that",
+                link.waiting_bytes
+            ));
         }
         Ok(link)
     }
@@ -195,7 +201,10 @@ impl NodePool {
                 is_awaited |= link.wire.awaited() > 0 || link.wire.state() == State::Opening;
             }
         }
-        let open = self.links.values().any(|links| !links.links.is_empty() || !links.old.is_empty());
+        let open = self
+            .links
+            .values()
+            .any(|links| !links.links.is_empty() || !links.old.is_empty());
         let next = if is_awaited { CHECK } else { options.keep_alive / 4 };
         self.check_at = open.then(|| now + next.max(CHECK));
     }
@@ -282,9 +291,16 @@ impl Links {
     fn dial(&mut self, names: &HashMap<String, Vec<SocketAddr>>, now: Instant) -> Result<Remote, String> {
         if let Some(at) = self.retry_at.filter(|at| *at > now) {
             let ms = at.saturating_duration_since(now).as_millis();
-            return Err(format!("was lost, and is connected to again in {ms} ms at the earliest"));
+            return Err(format!(
+                "was lost, and is connected to again in {ms} ms at the earliest"
+            ));
         }
-        let remotes: Vec<Remote> = self.node.addresses.iter().flat_map(|text| remotes(text, names)).collect();
+        let remotes: Vec<Remote> = self
+            .node
+            .addresses
+            .iter()
+            .flat_map(|text| remotes(text, names))
+            .collect();
         let count = remotes.len();
         let turn = self.turn;
         self.turn = turn.wrapping_add(1);

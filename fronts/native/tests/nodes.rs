@@ -96,7 +96,8 @@ fn serve<S: Service>(listener: Listener, service: S, reach: Option<Box<dyn Reach
     };
     let fronts: Fronts<_> = Arc::new([native::front(Arc::new(native))]);
     let serving = Serving::new(service).reaching(reach);
-    let mut transport = Transport::prepare(vec![listener], "t", options(), Arc::new([fronts]), serving).unwrap();
+    let mut transport =
+        Transport::prepare(vec![listener], "t", options(), Arc::new([fronts]), serving).unwrap();
     transport.accept().unwrap();
     transport
 }
@@ -209,7 +210,10 @@ fn calls_are_answered_by_the_node_over_tcp_and_unix_sockets() {
         for round in 0..3_u8 {
             // More than one connection has, and more bytes than the kernel takes at once.
             for seq in 0..200 {
-                client.send(seq, &payload(seq as u8 ^ round, if seq % 50 == 0 { 60_000 } else { 10 }));
+                client.send(
+                    seq,
+                    &payload(seq as u8 ^ round, if seq % 50 == 0 { 60_000 } else { 10 }),
+                );
             }
             let mut seen = [false; 200];
             for _ in 0..200 {
@@ -217,11 +221,17 @@ fn calls_are_answered_by_the_node_over_tcp_and_unix_sockets() {
                 assert_eq!(status, 0, "{}", error_of(&answer));
                 let bytes = if seq % 50 == 0 { 60_000 } else { 10 };
                 assert_eq!(answer, payload(seq as u8 ^ round, bytes));
-                assert!(!std::mem::replace(&mut seen[seq as usize], true), "{seq} was answered twice");
+                assert!(
+                    !std::mem::replace(&mut seen[seq as usize], true),
+                    "{seq} was answered twice"
+                );
             }
         }
         let error = client.call(&[0x80]).unwrap_err();
-        assert!(error.contains("node \"b\": empty") && error.contains("retryable=false"), "{error}");
+        assert!(
+            error.contains("node \"b\": empty") && error.contains("retryable=false"),
+            "{error}"
+        );
         assert_eq!(proxy.counted(), [601, 0, 0]);
         proxy.transport.close(Duration::ZERO);
     }
@@ -242,7 +252,10 @@ fn a_node_that_is_not_there_is_named_and_reached_once_it_is_back() {
     let proxy = Proxy::to(&address.to_string(), pool);
     let mut client = proxy.client();
     let error = client.call(&payload(1, 0)).unwrap_err();
-    assert!(error.contains("30116") && error.contains("node \"b\" cannot be reached"), "{error}");
+    assert!(
+        error.contains("30116") && error.contains("node \"b\" cannot be reached"),
+        "{error}"
+    );
     assert!(error.contains("retryable=true"), "{error}");
     let node = serve(Listener::bind(address, "here").unwrap(), Echo, None);
     let until = Instant::now() + Duration::from_secs(60);
@@ -293,7 +306,11 @@ fn each_call_of_a_connection_that_dies_ends_once() {
     let mut seen: Vec<u32> = (0..10)
         .map(|_| {
             let (seq, status, error) = client.answer();
-            assert!(status != 0 && error_of(&error).contains("node \"b\""), "{}", error_of(&error));
+            assert!(
+                status != 0 && error_of(&error).contains("node \"b\""),
+                "{}",
+                error_of(&error)
+            );
             seq
         })
         .collect();

@@ -4,7 +4,7 @@
 use crate::Shared;
 use crate::log::LogHandle;
 use crate::tls::Certificate;
-use millpond_calls::{Admission, CallCounts, Host as _};
+use millpond_calls::{Admission, CallCounts, Host as _, MapInUse, NodeCounts};
 use millpond_catalog::{LoadedModel, SwitchCounts};
 use millpond_engines_batcher::Stats;
 use millpond_engines_features::Table;
@@ -62,6 +62,9 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     let switches = engines.map(|engines| engines.past.iter().map(|(name, past)| (name, &*past.counts)));
     let pipelines = engines.map(|engines| engines.pipelines.iter());
     let pipelines = pipelines.map(|pipelines| pipelines.map(|(name, pipeline)| (name, &**pipeline)));
+    let nodes = shared.and_then(|shared| shared.calls.nodes());
+    let map = nodes.map(|nodes| nodes.in_use());
+    let nodes = nodes.map(|nodes| nodes.all_counts());
     let mut page = Page::default();
     page.part(CallCounts::METRICS, calls.as_ref());
     page.part(Admission::METRICS, shared.map(|shared| &*shared.calls.admission));
@@ -78,6 +81,15 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     page.parts(Table::METRICS, "table", tables);
     page.labelled(Table::VERSION_METRICS, ["table", "version"], versions);
     page.parts(SwitchCounts::METRICS, "table", switches);
+    page.part(MapInUse::METRICS, map.as_ref());
+    page.parts(
+        NodeCounts::METRICS,
+        "node",
+        nodes
+            .iter()
+            .map(|nodes| nodes.iter().map(|(name, counts)| (name, &**counts)))
+            .next(),
+    );
     page.parts(Store::METRICS, "store", engines.map(|engines| &engines.stores));
     page
 }
@@ -113,6 +125,7 @@ mod tests {
             ("millpond_table_created_seconds", Merge::Max),
             ("millpond_table_age_seconds", Merge::Max),
             ("millpond_table_bytes", Merge::Max),
+            ("millpond_nodes_map_version", Merge::Max),
         ];
         assert_eq!(found, expected);
     }

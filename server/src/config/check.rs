@@ -1,7 +1,7 @@
 //! What can be known to be wrong before anything is opened or bound.
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and a hint.
 
-use super::{Config, Listen, machine, resp, secret, tls, web};
+use super::{Config, Listen, machine, nodes, resp, secret, tls, web};
 use millpond_catalog::{Problem, paths_mut};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -37,6 +37,8 @@ pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
             resolve(path);
         }
     }
+    let nodes = config.nodes.iter_mut();
+    nodes.flat_map(|nodes| nodes.paths_mut()).for_each(resolve);
     config.admin.token_file.iter_mut().for_each(resolve);
     let groups = config.access.tokens.values_mut();
     groups
@@ -60,6 +62,7 @@ pub(super) fn check(config: &Config) -> Result<(), Problem> {
     check_watched(config)?;
     tls::check(config)?;
     resp::check(config)?;
+    nodes::check(config)?;
     millpond_methods::check(&config.methods)?;
     let methods = millpond_methods::names(&config.methods);
     config.access.check(&methods)?;

@@ -148,6 +148,11 @@ impl Merge {
         &self.values
     }
 
+    /// The same, for keeps.
+    pub fn into_values(self) -> Vec<u8> {
+        self.values
+    }
+
     /// Writes the answer as a server does that has all the keys.
     pub fn write(&self, missing: &[Missing<'static>], out: &mut Encoder<'_>) {
         let header = Header {

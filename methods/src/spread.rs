@@ -1,0 +1,148 @@
+//! `features.lookup` of tables whose keys are on several servers: this one splits the keys, asks the nodes that have them, and
+//! puts their rows together.
+//!
+//! Its invariants: a call sees one bucket map, and of each table one version; a call that says by which map its keys were split
+//! is answered from this server's own tables, and sent nowhere.
+
+mod ask;
+mod part;
+mod pooling;
+mod route;
+mod under_way;
+mod whole;
+
+pub use route::Kept;
+
+use crate::features_lookup::{Part as Here, keys_of};
+use crate::{Served, find};
+use ask::Ask;
+use millpond_calls::Nodes;
+use millpond_catalog::Catalog;
+use millpond_wire_payload::Reserved;
+use millpond_wire_schema::{Code, Status, features_lookup as schema};
+use part::Part;
+use std::sync::PoisonError;
+use std::time::Instant;
+use under_way::{Begun, UnderWay};
+use whole::Whole;
+
+/// Whether other nodes are asked for any of the call's keys.
+///
+/// # Errors
+/// Its keys were split by a map that this server does not know.
+pub(crate) fn concerns(nodes: &Nodes, call: &schema::Call<'_>) -> Result<bool, Status> {
+    let lookups = match call {
+        schema::Call::One(lookup) => std::slice::from_ref(lookup),
+        schema::Call::Many(many) => many.lookups.as_slice(),
+    };
+    for version in lookups.iter().filter_map(|lookup| lookup.map) {
+        if !nodes.knows(version) {
+            return Err(unknown_map(nodes, version));
+        }
+    }
+    Ok(lookups.iter().any(|lookup| is_spread(nodes, lookup)))
+}
+
+fn is_spread(nodes: &Nodes, lookup: &schema::Lookup<'_>) -> bool {
+    lookup.map.is_none() && nodes.spreads(&lookup.table)
+}
+
+fn unknown_map(nodes: &Nodes, version: u64) -> Status {
+    let name = nodes.options.name.as_deref().unwrap_or("without a name");
+    let has = nodes.map().map_or("no map yet".to_owned(), |map| {
+        format!("version {}", map.version())
+    });
+    let ex = format!("node {name:?} does not know version {version} of the bucket map; it has {has}");
+    Status::new(Code::NodeUnavailable, ex)
+}
+
+/// Begins a call; its answer comes when the nodes have answered.
+pub(crate) fn serve(
+    catalog: &Catalog,
+    call: &mut Served<'_>,
+    nodes: &Nodes,
+    (decoded, reserved): (schema::Call<'_>, &Reserved<'_>),
+    deadline: Instant,
+) -> Result<(), Status> {
+    let Some((outbound, kept)) = call.outbound() else {
+        return Err(Status::new(
+            Code::Internal,
+            "a call of this process's own cannot be sent on",
+        ));
+    };
+    let route = {
+        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.route(nodes)?
+    };
+    let (is_many, lookups) = match decoded {
+        schema::Call::One(lookup) => (false, vec![lookup]),
+        schema::Call::Many(many) => (true, many.lookups),
+    };
+    let now = call.asked.clock.last();
+    let bytes_max = call.calls.answer_bytes_max;
+    let (mut parts, mut bytes) = (Vec::with_capacity(lookups.len()), 0);
+    for lookup in lookups {
+        parts.push(if is_spread(nodes, &lookup) {
+            Part::Nodes(Box::new(spread(catalog, lookup, bytes_max)?))
+        } else {
+            Part::Done(Whole::here(Here::begin(catalog, lookup, bytes_max, &mut bytes)?)?)
+        });
+    }
+    let permit = call.calls.admission.enter_holding(call.asked.payload.len())?;
+    let token = reserved.token.map(|token| token.0).or(call.asked.meta.token);
+    let begun = Begun {
+        route,
+        is_many,
+        base64: reserved.base64,
+        token: token.map(str::to_owned),
+        trace: reserved.trace.or(call.asked.meta.trace).map(str::to_owned),
+        deadline,
+        bytes_max,
+    };
+    let detached = call.detach(Some(permit), reserved.trace)?;
+    UnderWay::begin(begun, parts, detached, outbound, now);
+    Ok(())
+}
+
+/// What the nodes are to be asked for one lookup.
+fn spread(catalog: &Catalog, lookup: schema::Lookup<'_>, bytes_max: usize) -> Result<part::Nodes, Status> {
+    let table = catalog.tables.get(lookup.table.as_ref());
+    let keys = match (table, &lookup.texts) {
+        (Some(table), _) => keys_of(table, lookup.keys, lookup.texts)?,
+        (None, None) => lookup.keys.unwrap_or_default(),
+        (None, Some(_)) => {
+            let ex = format!(
+                "table {:?} is on other servers alone, so this one cannot hash texts for it; send `keys`, or ask a server that has \
+                 some of the table",
+                lookup.table
+            );
+            return Err(Status::new(Code::BadArgument, ex));
+        }
+    };
+    let pooled = pooling::Pooled::of(lookup.pool, lookup.offsets, lookup.row_type);
+    let ask = Ask {
+        table: lookup.table.into_owned(),
+        columns: lookup
+            .columns
+            .into_iter()
+            .map(std::borrow::Cow::into_owned)
+            .collect(),
+        row_type: match pooled {
+            // They are pooled as they are, and converted then.
+            Some(_) => schema::RowType::F32,
+            None => lookup.row_type,
+        },
+        at_version: lookup.at_version,
+    };
+    Ok(part::Nodes::new(ask, pooled, keys, lookup.unique, bytes_max))
+}
+
+/// What a lookup of this server's own share finds; its table may be none of this server's.
+pub(crate) fn share(
+    catalog: &Catalog,
+    lookup: schema::Lookup<'_>,
+    bytes_max: usize,
+) -> Result<Whole, Status> {
+    find("feature table", &catalog.tables, &lookup.table)?;
+    Whole::here(Here::begin(catalog, lookup, bytes_max, &mut 0)?)
+}

@@ -1,0 +1,112 @@
+//! What nodes are asked: plain rows, by keys, of one version and by one map.
+//! Its invariant: what it writes is answered by the node itself, which forwards nothing.
+
+use millpond_wire_payload::{Encoder, Encoding};
+use millpond_wire_schema::Field as _;
+use millpond_wire_schema::features_lookup::{Lookup, Pool, RowType};
+use std::borrow::Cow;
+
+/// One table's part of a call, without its keys.
+pub(super) struct Ask {
+    pub(super) table: String,
+    pub(super) columns: Vec<String>,
+    pub(super) row_type: RowType,
+    /// The version that the caller wants.
+    pub(super) at_version: Option<u64>,
+}
+
+/// What goes with each copy of a call.
+pub(super) struct Beside<'a> {
+    /// The version of the map.
+    pub(super) map: u64,
+    /// What is left of the call's time.
+    pub(super) deadline_ms: u64,
+    /// The caller's token: what it opens here it is to open there.
+    pub(super) token: Option<&'a str>,
+    pub(super) trace: Option<&'a str>,
+}
+
+impl Ask {
+    /// The same for this server itself.
+    pub(super) fn lookup<'a>(&'a self, keys: &[u64], at_version: Option<u64>, map: u64) -> Lookup<'a> {
+        Lookup {
+            table: Cow::Borrowed(&self.table),
+            keys: Some(keys.to_vec()),
+            texts: None,
+            at_version,
+            pool: Pool::None,
+            offsets: Vec::new(),
+            columns: self
+                .columns
+                .iter()
+                .map(|name| Cow::Borrowed(name.as_str()))
+                .collect(),
+            row_type: self.row_type,
+            unique: false,
+            map: Some(map),
+        }
+    }
+
+    /// The payload of a copy.
+    pub(super) fn payload(&self, keys: &[u64], at_version: Option<u64>, beside: &Beside<'_>) -> Vec<u8> {
+        let mut payload = Vec::with_capacity(keys.len() * size_of::<u64>() + 128);
+        Encoder::new(&mut payload, Encoding::Msgpack, false).map(|out| {
+            out.key("table");
+            out.text(&self.table);
+            out.key("keys");
+            out.block(keys);
+            if !self.columns.is_empty() {
+                out.key("columns");
+                out.items(self.columns.iter(), |out, name| out.text(name));
+            }
+            out.key("type");
+            RowType::write(&self.row_type, out);
+            if let Some(version) = at_version {
+                out.key("at_version");
+                out.uint(version);
+            }
+            out.key("map");
+            out.uint(beside.map);
+            out.key("_deadline_ms");
+            out.uint(beside.deadline_ms);
+            for (key, text) in [("_token", beside.token), ("_trace", beside.trace)] {
+                if let Some(text) = text {
+                    out.key(key);
+                    out.text(text);
+                }
+            }
+        });
+        payload
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use millpond_wire_payload::Payload;
+    use millpond_wire_schema::features_lookup::Call;
+
+    #[test]
+    fn what_is_sent_is_what_this_server_would_read() {
+        let ask = Ask {
+            table: "films".to_owned(),
+            columns: vec!["a".to_owned(), "b".to_owned()],
+            row_type: RowType::F16,
+            at_version: None,
+        };
+        let beside = Beside {
+            map: 7,
+            deadline_ms: 250,
+            token: Some("secret"),
+            trace: Some("00-1"),
+        };
+        let bytes = ask.payload(&[1, 2, u64::MAX], Some(3), &beside);
+        let payload = Payload::new(Encoding::Msgpack, &bytes).unwrap();
+        let (read, reserved) = Call::decode(&payload).unwrap();
+        assert_eq!(read, Call::One(ask.lookup(&[1, 2, u64::MAX], Some(3), 7)));
+        assert_eq!(reserved.deadline_ms, Some(250));
+        assert_eq!(reserved.token.map(|token| token.0), Some("secret"));
+        assert_eq!(reserved.trace, Some("00-1"));
+    }
+}

@@ -1,0 +1,83 @@
+//! One table's part of an answer, with its rows in memory.
+//! Its invariant: it is written as a server writes it that has all the keys.
+
+use crate::features_lookup::Part;
+use millpond_wire_payload::Encoder;
+use millpond_wire_schema::Status;
+use millpond_wire_schema::features_lookup::{self as schema, Header, Missing, RowType};
+
+/// See this module.
+pub(crate) struct Whole {
+    pub(super) version: u64,
+    pub(super) active: Option<u64>,
+    pub(super) dim: usize,
+    pub(super) row_type: RowType,
+    /// Bits of the bitmap.
+    pub(super) keys: usize,
+    pub(super) rows: usize,
+    pub(super) inverse: Option<Vec<u32>>,
+    pub(super) found: Vec<u8>,
+    pub(super) values: Vec<u8>,
+    pub(super) missing: Vec<Missing<'static>>,
+}
+
+impl Whole {
+    /// What this server's own table answers.
+    pub(super) fn here(mut part: Part<'_>) -> Result<Whole, Status> {
+        let (found, values) = part.take_rows()?;
+        Ok(Whole {
+            version: part.version(),
+            active: part.active,
+            dim: part.dim(),
+            row_type: part.row_type,
+            keys: part.keys.len(),
+            rows: part.rows,
+            inverse: part.inverse.take(),
+            found,
+            values,
+            missing: Vec::new(),
+        })
+    }
+
+    /// It, where it is needed no more.
+    pub(super) fn take(&mut self) -> Whole {
+        Whole {
+            inverse: self.inverse.take(),
+            found: std::mem::take(&mut self.found),
+            values: std::mem::take(&mut self.values),
+            missing: std::mem::take(&mut self.missing),
+            ..*self
+        }
+    }
+
+    /// The same as the part of a node.
+    pub(super) fn into_part(self) -> schema::Part<'static> {
+        schema::Part {
+            version: self.version,
+            active: self.active.unwrap_or(self.version),
+            dim: self.dim,
+            row_type: self.row_type,
+            found: self.found.into(),
+            values: self.values.into(),
+        }
+    }
+
+    pub(super) fn write(&self, out: &mut Encoder<'_>) {
+        let header = Header {
+            version: self.version,
+            dim: self.dim,
+            row_type: self.row_type,
+            keys: self.keys,
+            rows: self.rows,
+            inverse: self.inverse.as_deref(),
+            active: self.active,
+            missing: &self.missing,
+        };
+        header.write(out, |found, values| {
+            if found.len() == self.found.len() && values.len() == self.values.len() {
+                found.copy_from_slice(&self.found);
+                values.copy_from_slice(&self.values);
+            }
+        });
+    }
+}

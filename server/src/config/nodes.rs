@@ -1,0 +1,456 @@
+//! `[nodes]`: the servers that share tables with this one, and which of the tables.
+//!
+//! It opens no connection and looks no name up. Its invariant: a configuration that passes [`check`] has a bucket map, or knows
+//! where to follow one, and a table to spread by it.
+
+use super::Config;
+use millpond_engines_features as features;
+use millpond_nodes::{BucketMap, MAP_BYTES_MAX, MapFile, Node};
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{Deserializer, MapAccess, Visitor};
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Milliseconds that a timeout may have at most.
+const TIMEOUT_MS_MAX: u64 = 600_000;
+
+/// `[nodes]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Nodes {
+    /// Which node of the map this server is; one that only forwards has no name.
+    pub name: Option<String>,
+    /// The bucket map, or the file that it is in.
+    pub map: Option<MapSource>,
+    /// The etcd that has the map, in place of `map`.
+    pub etcd: Option<Etcd>,
+    /// Slow calls that may be sent to a second replica, in a thousand calls; 0 sends none.
+    pub hedge_permille: u32,
+    /// No call is sent to a second replica before it has waited for so many microseconds.
+    pub hedge_delay_us_min: u64,
+    /// Connections of a net thread to a node.
+    pub connections_max: usize,
+    /// Calls that each of them may have unanswered.
+    pub outstanding_max: usize,
+    /// How long opening a connection may take.
+    pub connect_timeout_ms: u64,
+    /// How long a node may send nothing while calls wait for it.
+    pub answer_timeout_ms: u64,
+    /// Seconds without a call after which a ping keeps a connection open.
+    pub keep_alive_s: u64,
+}
+
+impl Default for Nodes {
+    fn default() -> Nodes {
+        Nodes {
+            name: None,
+            map: None,
+            etcd: None,
+            hedge_permille: 50,
+            hedge_delay_us_min: 1000,
+            connections_max: 2,
+            outstanding_max: 1024,
+            connect_timeout_ms: 1000,
+            answer_timeout_ms: 2000,
+            keep_alive_s: 15,
+        }
+    }
+}
+
+/// `nodes.map`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MapSource {
+    /// A file: JSON where its name ends in `.json`, else TOML.
+    File(PathBuf),
+    /// The map itself.
+    Inline(MapFile),
+}
+
+impl<'de> Deserialize<'de> for MapSource {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Source;
+
+        impl<'de> Visitor<'de> for Source {
+            type Value = MapSource;
+
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("the path of a bucket map, or a bucket map")
+            }
+
+            fn visit_str<E>(self, path: &str) -> Result<MapSource, E> {
+                Ok(MapSource::File(path.into()))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<MapSource, A::Error> {
+                MapFile::deserialize(MapAccessDeserializer::new(map)).map(MapSource::Inline)
+            }
+        }
+
+        deserializer.deserialize_any(Source)
+    }
+}
+
+impl MapSource {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// What is wrong with it, and in which file.
+    pub(crate) fn read(&self) -> Result<BucketMap, String> {
+        let path = match self {
+            MapSource::Inline(file) => return BucketMap::new(file).map_err(|error| error.to_string()),
+            MapSource::File(path) => path,
+        };
+        let in_file = |why: String| format!("{}: {why}", path.display());
+        let bytes = read_bounded(path).map_err(|error| in_file(error.to_string()))?;
+        let is_json = path.extension().is_some_and(|extension| extension == "json");
+        let map = match is_json {
+            true => BucketMap::from_json(&bytes),
+            false => {
+                let text = String::from_utf8(bytes).map_err(|_| in_file("it is not UTF-8".to_owned()))?;
+                BucketMap::from_toml(&text)
+            }
+        };
+        map.map_err(|error| in_file(error.to_string()))
+    }
+}
+
+/// One byte more than a map may have is enough to refuse it.
+fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
+    use std::io::Read as _;
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(path)?;
+    file.take(MAP_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// `[nodes.etcd]`
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Etcd {
+    /// Client URLs; where one fails, the next is tried.
+    pub endpoints: Vec<String>,
+    /// The cluster's name: its keys begin with `/millpond/CLUSTER/`.
+    pub cluster: String,
+    /// Where other servers reach this one; `server.listen` when left out.
+    #[serde(default)]
+    pub addresses: Vec<String>,
+    /// Seconds that the registration of a server that has died stays.
+    #[serde(default = "lease_ttl_s")]
+    pub lease_ttl_s: u64,
+    /// How long one call to etcd may take.
+    #[serde(default = "call_timeout_ms")]
+    pub call_timeout_ms: u64,
+    /// PEM: the certificates that etcd's own must be signed by, for https.
+    pub ca: Option<PathBuf>,
+    /// PEM: what etcd asks its clients for, if it does.
+    pub certificate: Option<PathBuf>,
+    /// PEM: its key.
+    pub private_key: Option<PathBuf>,
+}
+
+fn lease_ttl_s() -> u64 {
+    10
+}
+
+fn call_timeout_ms() -> u64 {
+    2000
+}
+
+impl Etcd {
+    /// How it is followed; `registration` is this server.
+    pub(crate) fn options(&self, registration: Option<Node>) -> millpond_membership::Options {
+        let identity = self.certificate.clone().zip(self.private_key.clone());
+        let identity =
+            identity.map(|(certificate, key)| millpond_membership::TlsIdentity { certificate, key });
+        let tls = self
+            .ca
+            .clone()
+            .map(|ca| millpond_membership::Tls { ca, identity });
+        millpond_membership::Options {
+            registration,
+            lease_ttl: Duration::from_secs(self.lease_ttl_s),
+            call_timeout: Duration::from_millis(self.call_timeout_ms),
+            tls,
+            ..millpond_membership::Options::new(self.endpoints.clone(), self.cluster.clone())
+        }
+    }
+}
+
+impl Nodes {
+    /// The paths that it names.
+    pub(super) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let map = match &mut self.map {
+            Some(MapSource::File(path)) => Some(path),
+            Some(MapSource::Inline(_)) | None => None,
+        };
+        let etcd = self.etcd.iter_mut();
+        let files = etcd.flat_map(|etcd| [&mut etcd.ca, &mut etcd.certificate, &mut etcd.private_key]);
+        map.into_iter().chain(files.flatten())
+    }
+}
+
+pub(super) fn check(config: &Config) -> Result<(), String> {
+    let spread = config.features.iter().filter(|(_, table)| table.spread);
+    let spread: Vec<&str> = spread.map(|(name, _)| name.as_str()).collect();
+    let Some(nodes) = &config.nodes else {
+        return match spread.first() {
+            Some(name) => Err(format!(
+                "features.{name}.spread says nothing without other servers; write a section [nodes] with their map"
+            )),
+            None => Ok(()),
+        };
+    };
+    if spread.is_empty() {
+        return Err("nodes says nothing: no table is spread; give one features.NAME.spread = true, or leave [nodes] out".into());
+    }
+    for name in spread {
+        check_table(config, name)?;
+    }
+    check_bounds(nodes)?;
+    match (&nodes.map, &nodes.etcd) {
+        (Some(_), Some(_)) => {
+            Err("nodes.map and nodes.etcd both say which nodes there are; leave one of them out".into())
+        }
+        (None, None) => Err(
+            "nodes has no map: write nodes.map, the path of a bucket map, or a section [nodes.etcd]".into(),
+        ),
+        (Some(map), None) => check_map(nodes, map),
+        (None, Some(etcd)) => check_etcd(config, nodes, etcd),
+    }
+}
+
+/// What else of a table works only where all of it is here.
+fn check_table(config: &Config, name: &str) -> Result<(), String> {
+    let Some(table) = config.features.get(name) else {
+        return Ok(());
+    };
+    let is_as_elsewhere = features::Section {
+        spread: true,
+        ..features::Section::of(PathBuf::new())
+    };
+    if table.is_elsewhere() && table.resp_database.is_none() && *table != is_as_elsewhere {
+        return Err(format!(
+            "features.{name} has no path, so other servers alone have its rows, and nothing else can be said of it here; name its \
+             folder, or leave the other keys out"
+        ));
+    }
+    if table.resp_database.is_some() {
+        return Err(format!(
+            "features.{name}.resp_database: a table that is spread is not served by RESP, whose answers cannot say that a node did \
+             not answer; leave it out"
+        ));
+    }
+    for (pipeline, description) in &config.pipelines {
+        // What is wrong with the pipeline itself is said elsewhere.
+        let Ok(plan) = description.plan_among(pipeline, &config.pipelines) else {
+            continue;
+        };
+        if plan
+            .names()
+            .any(|(_, found)| found.section == "features" && found.name == name)
+        {
+            return Err(format!(
+                "pipelines.{pipeline} looks up table {name:?}, which is spread: a pipeline reads this server's own keys alone; call \
+                 features.lookup, or give the pipeline a table that is not spread"
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn check_bounds(nodes: &Nodes) -> Result<(), String> {
+    let limits = [
+        ("hedge_permille", u64::from(nodes.hedge_permille), 0, 1000),
+        ("hedge_delay_us_min", nodes.hedge_delay_us_min, 0, 10_000_000),
+        ("connections_max", nodes.connections_max as u64, 1, 64),
+        ("outstanding_max", nodes.outstanding_max as u64, 1, 65_536),
+        ("connect_timeout_ms", nodes.connect_timeout_ms, 1, TIMEOUT_MS_MAX),
+        ("answer_timeout_ms", nodes.answer_timeout_ms, 1, TIMEOUT_MS_MAX),
+        ("keep_alive_s", nodes.keep_alive_s, 1, 3600),
+    ];
+    for (key, found, least, most) in limits {
+        if !(least..=most).contains(&found) {
+            return Err(format!("nodes.{key} is {found}; expected {least} to {most}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_map(nodes: &Nodes, source: &MapSource) -> Result<(), String> {
+    let map = source.read().map_err(|why| format!("nodes.map: {why}"))?;
+    let names: Vec<&str> = map.nodes().iter().map(|node| node.name.as_str()).collect();
+    if let Some(name) = nodes.name.as_deref().filter(|name| map.find(name).is_none()) {
+        return Err(format!(
+            "nodes.name is {name:?}, and the map has {names:?}; name one of them, or leave it out where this server has no keys"
+        ));
+    }
+    check_reachable(&map, nodes.name.as_deref()).map_err(|why| format!("nodes.map: {why}"))
+}
+
+/// Servers do not call each other by TLS yet: a node without another address could never be called.
+pub(crate) fn check_reachable(map: &BucketMap, this: Option<&str>) -> Result<(), String> {
+    let only_tls = |node: &&Node| node.addresses.iter().all(|address| address.starts_with("tls://"));
+    let mut others = map.nodes().iter().filter(|node| Some(node.name.as_str()) != this);
+    match others.find(only_tls) {
+        Some(node) => Err(format!(
+            "node {:?} has addresses by TLS alone, and servers call each other without it; give it another address too",
+            node.name
+        )),
+        None => Ok(()),
+    }
+}
+
+fn check_etcd(config: &Config, nodes: &Nodes, etcd: &Etcd) -> Result<(), String> {
+    let has_key = etcd.private_key.is_some();
+    if etcd.certificate.is_some() != has_key || (has_key && etcd.ca.is_none()) {
+        return Err("nodes.etcd: certificate and private_key go together, and with ca".into());
+    }
+    let registration = registration(config, nodes, etcd, None)?;
+    if config.server.processes > 1 && registration.is_some() {
+        return Err(format!(
+            "nodes.name with nodes.etcd registers one process, and server.processes is {}; set it to 1, or have the map in a file \
+             (nodes.map)",
+            config.server.processes
+        ));
+    }
+    let checked = etcd.options(registration).check_all();
+    checked.map_err(|error| format!("nodes.etcd: {error}"))
+}
+
+/// This server as other servers find it in etcd; `bound` is where it listens.
+pub(crate) fn registration(
+    config: &Config,
+    nodes: &Nodes,
+    etcd: &Etcd,
+    bound: Option<std::net::SocketAddr>,
+) -> Result<Option<Node>, String> {
+    let Some(name) = &nodes.name else {
+        return Ok(None);
+    };
+    let listen = bound.unwrap_or(config.server.listen);
+    let addresses = match etcd.addresses.as_slice() {
+        [] if listen.ip().is_unspecified() => {
+            return Err(format!(
+                "nodes.etcd.addresses: others cannot reach this server at {listen}; say where they do"
+            ));
+        }
+        // A port of the kernel's choice is known once it is bound.
+        [] if listen.port() == 0 => vec![format!("{}:1", listen.ip())],
+        [] => vec![listen.to_string()],
+        addresses => addresses.to_vec(),
+    };
+    let node = Node {
+        name: name.clone(),
+        addresses,
+    };
+    node.check().map_err(|error| format!("nodes.etcd: {error}"))?;
+    Ok(Some(node))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use crate::config::made;
+
+    fn check(text: &str, expected: Result<(), &str>) {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("t")).unwrap();
+        std::fs::write(
+            folder.path().join("holes.toml"),
+            "version = 1\nbuckets = 2\nnodes = [{ name = \"a\", addresses = [\"a:1\"], buckets = \"0\" }]",
+        )
+        .unwrap();
+        std::fs::write(
+            folder.path().join("map.json"),
+            r#"{"version":1,"buckets":2,"nodes":[{"name":"a","addresses":["a:1"]}]}"#,
+        )
+        .unwrap();
+        let found = toml::from_str(text)
+            .map_err(|error| error.to_string())
+            .and_then(|config| made(config, folder.path(), "here").map_err(|error| error.to_string()));
+        match (found, expected) {
+            (Ok(_), Ok(())) => {}
+            (Err(error), Err(words)) => assert!(error.contains(words), "{error}"),
+            (found, _) => panic!("{text}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_spread_is_refused_by_its_key() {
+        const TABLE: &str = "[features.a]\nspread = true\n";
+        const MAP: &str =
+            "map = { version = 1, buckets = 4, nodes = [{ name = \"a\", addresses = [\"127.0.0.1:1\"] }] }\n";
+        let nodes = |more: &str| format!("{TABLE}[nodes]\n{MAP}{more}");
+        check(&nodes(""), Ok(()));
+        check(&nodes("name = \"a\""), Ok(()));
+        check(&format!("{TABLE}[nodes]\nmap = \"map.json\""), Ok(()));
+        check(
+            &nodes("name = \"b\""),
+            Err("nodes.name is \"b\", and the map has [\"a\"]"),
+        );
+        check(
+            &nodes("hedge_permille = 1001"),
+            Err("nodes.hedge_permille is 1001; expected 0 to 1000"),
+        );
+        check(&nodes("connections_max = 0"), Err("nodes.connections_max is 0"));
+        check(&nodes("nmae = \"b\""), Err("nmae"));
+        check(
+            &nodes("[features.b]\nspread = true\nversion = 3"),
+            Err("features.b has no path"),
+        );
+        check(TABLE, Err("features.a.spread says nothing without other servers"));
+        check(&format!("[nodes]\n{MAP}"), Err("no table is spread"));
+        check("[features.a]\n", Err("features.a.path is missing"));
+        check(&format!("{TABLE}[nodes]\n"), Err("nodes has no map"));
+        check(&format!("{TABLE}[nodes]\nmap = \"gone.toml\""), Err("gone.toml"));
+        check(
+            &format!("{TABLE}[nodes]\nmap = \"holes.toml\""),
+            Err("buckets 1 to 1 are on no node"),
+        );
+        check(
+            &format!("{TABLE}[nodes]\nmap = 7"),
+            Err("the path of a bucket map, or a bucket map"),
+        );
+        check(
+            &format!("{TABLE}[nodes]\nmap = {{ version = 1, buckets = 4, nodse = [] }}"),
+            Err("nodse"),
+        );
+        check(
+            &format!(
+                "{TABLE}[nodes]\nmap = {{ version = 1, buckets = 4, nodes = [{{ name = \"a\", addresses = [\"tls://a:1\"] }}] }}"
+            ),
+            Err("node \"a\" has addresses by TLS alone"),
+        );
+        check(
+            &nodes("[server.resp]\n[features.b]\npath = \"t\"\nspread = true\nresp_database = 0"),
+            Err("features.b.resp_database: a table that is spread is not served by RESP"),
+        );
+    }
+
+    #[test]
+    fn what_cannot_follow_etcd_is_refused_by_its_key() {
+        let etcd = |nodes: &str, more: &str| {
+            format!(
+                "{more}[features.a]\nspread = true\n[nodes]\n{nodes}[nodes.etcd]\ncluster = \"c\"\nendpoints = [\"http://127.0.0.1:2379\"]\n"
+            )
+        };
+        check(&etcd("", ""), Ok(()));
+        check(&etcd("name = \"a\"\n", ""), Ok(()));
+        check(&etcd("", "[server]\nprocesses = 2\n"), Ok(()));
+        check(
+            &etcd("name = \"a\"\n", "[server]\nprocesses = 2\n"),
+            Err("registers one process"),
+        );
+        check(
+            &etcd("name = \"a\"\n", "[server]\nlisten = \"0.0.0.0:13500\"\n"),
+            Err("nodes.etcd.addresses: others cannot reach this server"),
+        );
+        check(&(etcd("", "") + "lease_ttl_s = 1"), Err("lease_ttl"));
+        check(
+            &(etcd("", "") + "certificate = \"a.pem\""),
+            Err("certificate and private_key go together"),
+        );
+    }
+}

@@ -1,0 +1,344 @@
+//! The servers that share tables with this one, while it runs: a thread that follows their map and looks names up.
+//!
+//! It sends no call. Its invariant: net threads never wait for a file, a name or etcd; a map that cannot be used changes nothing
+//! but the log.
+
+use crate::config::nodes::{check_reachable, registration};
+use crate::config::{Config, Etcd, MapSource};
+use crate::{Error, Shared};
+use millpond_calls::{Nodes, NodesOptions, Service};
+use millpond_fronts_answer::Reach;
+use millpond_fronts_native::{Names, NodePool, PoolOptions};
+use millpond_membership::{Event, Membership};
+use millpond_nodes::{BucketMap, HedgeOptions, Node};
+use millpond_wire_frame::Limits;
+use std::collections::HashMap;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant, SystemTime};
+
+/// How often the file of a map is looked at; it is read where it has changed.
+const LOOK: Duration = Duration::from_secs(1);
+/// How often names are looked up again.
+const LOOK_UP: Duration = Duration::from_secs(15);
+
+/// What every part of the server has of the others.
+pub(crate) struct Spread {
+    pub(crate) nodes: Arc<Nodes>,
+    names: Arc<Names>,
+    pool: PoolOptions,
+}
+
+/// Of a configuration with `[nodes]`; a map that is not in etcd is in use at once.
+///
+/// # Errors
+/// The map cannot be read, as it could when the configuration was checked.
+pub(crate) fn open(config: &Config) -> Result<Option<Spread>, Error> {
+    let Some(section) = &config.nodes else {
+        return Ok(None);
+    };
+    let tables = config.features.iter().filter(|(_, table)| table.spread);
+    let nodes = Nodes::new(NodesOptions {
+        name: section.name.clone(),
+        hedging: HedgeOptions {
+            share_permille: section.hedge_permille,
+            delay_min: Duration::from_micros(section.hedge_delay_us_min),
+            ..HedgeOptions::default()
+        },
+        tables: tables.map(|(name, _)| name.clone()).collect(),
+    });
+    let names = Arc::<Names>::default();
+    if let Some(source) = &section.map {
+        let map = source
+            .read()
+            .map_err(|why| Error::Unfit(format!("nodes.map: {why}")))?;
+        names.store(Arc::new(look_up(&map)));
+        nodes
+            .offer(Arc::new(map))
+            .map_err(|error| Error::Unfit(format!("nodes.map: {error}")))?;
+    }
+    Ok(Some(Spread {
+        nodes: Arc::new(nodes),
+        names,
+        pool: PoolOptions {
+            connections_max: section.connections_max,
+            outstanding_max: section.outstanding_max,
+            connect_timeout: Duration::from_millis(section.connect_timeout_ms),
+            answer_timeout: Duration::from_millis(section.answer_timeout_ms),
+            keep_alive: Duration::from_secs(section.keep_alive_s),
+            limits: Limits {
+                frame_bytes_max: config.server.frame_bytes_max,
+            },
+            ..PoolOptions::default()
+        },
+    }))
+}
+
+impl Spread {
+    /// What takes a net thread's calls to the nodes.
+    pub(crate) fn reach<S: Service>(&self) -> Box<dyn Reach<S>> {
+        let (nodes, names) = (Arc::clone(&self.nodes), Arc::clone(&self.names));
+        Box::new(NodePool::new(nodes, names, self.pool.clone()))
+    }
+}
+
+/// What the thread is told.
+enum Told {
+    /// The file of the map is to be looked at now.
+    Look,
+    /// What etcd says.
+    Etcd(Event),
+    /// The server stops.
+    Stop,
+}
+
+/// The thread of a running server.
+pub(crate) struct Follower {
+    tell: Sender<Told>,
+    thread: JoinHandle<()>,
+}
+
+impl Follower {
+    /// Starts it, once the server answers calls: from then on etcd knows the server, where it has a name.
+    pub(crate) fn start(
+        shared: &Arc<Shared>,
+        spread: &Spread,
+        bound: SocketAddr,
+    ) -> Result<Option<Follower>, Error> {
+        let config = &shared.config;
+        let Some(section) = &config.nodes else {
+            return Ok(None);
+        };
+        let (tell, told) = channel();
+        let membership = match &section.etcd {
+            Some(etcd) => {
+                let registration = registration(config, section, etcd, Some(bound)).map_err(Error::Unfit)?;
+                Some(follow(etcd, registration, tell.clone())?)
+            }
+            None => None,
+        };
+        let file = match &section.map {
+            Some(MapSource::File(path)) => Some(MapAt::new(path.clone())),
+            Some(MapSource::Inline(_)) | None => None,
+        };
+        let follows = Follows {
+            nodes: Arc::clone(&spread.nodes),
+            names: Arc::clone(&spread.names),
+            file,
+            looked_up: Instant::now(),
+        };
+        let thread = std::thread::Builder::new().name("nodes".into());
+        let thread = thread.spawn(move || follows.run(&told, membership));
+        let thread = thread.map_err(|source| millpond_net::Error::Thread {
+            what: "the thread that follows the map of nodes".into(),
+            source,
+        })?;
+        Ok(Some(Follower { tell, thread }))
+    }
+
+    /// Has the file of the map looked at soon.
+    pub(crate) fn reload(&self) {
+        let _ = self.tell.send(Told::Look);
+    }
+
+    /// This server takes no further call: etcd hears that it leaves, and the thread ends.
+    pub(crate) fn leave(&self) {
+        let _ = self.tell.send(Told::Stop);
+    }
+
+    /// The thread, which is told to end.
+    pub(crate) fn close(self) -> JoinHandle<()> {
+        self.leave();
+        self.thread
+    }
+}
+
+fn follow(etcd: &Etcd, registration: Option<Node>, tell: Sender<Told>) -> Result<Membership, Error> {
+    let membership = Membership::start(etcd.options(registration), move |event| {
+        let _ = tell.send(Told::Etcd(event));
+    });
+    membership.map_err(|error| Error::Unfit(format!("nodes.etcd: {error}")))
+}
+
+/// The file of a map, and how it was when it was read.
+struct MapAt {
+    path: PathBuf,
+    seen: Option<(SystemTime, u64)>,
+}
+
+impl MapAt {
+    fn new(path: PathBuf) -> MapAt {
+        let seen = seen(&path);
+        MapAt { path, seen }
+    }
+
+    /// The map, where the file is another one than before.
+    fn changed(&mut self) -> Option<Result<BucketMap, String>> {
+        let seen = seen(&self.path);
+        if seen == self.seen {
+            return None;
+        }
+        self.seen = seen;
+        Some(MapSource::File(self.path.clone()).read())
+    }
+}
+
+fn seen(path: &std::path::Path) -> Option<(SystemTime, u64)> {
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.modified().ok()?, found.len()))
+}
+
+/// What the thread has.
+struct Follows {
+    nodes: Arc<Nodes>,
+    names: Arc<Names>,
+    file: Option<MapAt>,
+    looked_up: Instant,
+}
+
+impl Follows {
+    /// Until the server stops.
+    fn run(mut self, told: &Receiver<Told>, membership: Option<Membership>) {
+        loop {
+            match told.recv_timeout(LOOK) {
+                Ok(Told::Etcd(event)) => self.hear(event),
+                Ok(Told::Look) | Err(RecvTimeoutError::Timeout) => self.look(),
+                Ok(Told::Stop) | Err(RecvTimeoutError::Disconnected) => break,
+            }
+        }
+        // Gives the lease up.
+        drop(membership);
+    }
+
+    fn look(&mut self) {
+        match self.file.as_mut().and_then(MapAt::changed) {
+            Some(Ok(map)) => self.offer(map.into()),
+            Some(Err(why)) => tracing::error!(why, "the map of nodes was not replaced; the one before stays"),
+            None => {}
+        }
+        if self.looked_up.elapsed() >= LOOK_UP
+            && let Some(map) = self.nodes.map()
+        {
+            self.look_up(&map);
+        }
+    }
+
+    fn look_up(&mut self, map: &BucketMap) {
+        let mut found = look_up(map);
+        self.looked_up = Instant::now();
+        let before = self.names.load();
+        // A name that cannot be looked up now is where it was.
+        for (name, addresses) in before.iter() {
+            found.entry(name.clone()).or_insert_with(|| addresses.clone());
+        }
+        if found != **before {
+            self.names.store(Arc::new(found));
+        }
+    }
+
+    /// A map that was found: its names are known before the first call goes by it.
+    fn offer(&mut self, map: Arc<BucketMap>) {
+        let version = map.version();
+        if let Err(why) = check_reachable(&map, self.nodes.options.name.as_deref()) {
+            tracing::error!(
+                version,
+                why,
+                "the map of nodes was not replaced; the one before stays"
+            );
+            return;
+        }
+        self.look_up(&map);
+        let nodes = map.nodes().len();
+        match self.nodes.offer(map) {
+            Ok(true) => tracing::info!(version, nodes, "calls go by a new map of nodes"),
+            Ok(false) => {}
+            Err(error) => tracing::error!(%error, "the map of nodes was not replaced; the one before stays"),
+        }
+    }
+
+    fn hear(&mut self, event: Event) {
+        match event {
+            Event::Map(map) => self.offer(map),
+            Event::MapGone => tracing::warn!("etcd has no map of nodes any more; the last one stays"),
+            Event::Connected { endpoint } => tracing::info!(endpoint, "etcd answers"),
+            Event::Lost(error) => tracing::warn!(%error, "etcd does not answer; the last map of nodes stays"),
+            Event::Refused { key, why } => {
+                tracing::warn!(key, why, "a key of etcd cannot be used; what was known stays")
+            }
+            Event::NodeUp(node) => tracing::info!(node = node.name, "a node is up"),
+            Event::NodeDown { name } => tracing::info!(node = name, "a node is down"),
+            Event::Registered { lease } => tracing::info!(lease, "registered as a node"),
+            Event::NameTaken { name } => {
+                tracing::error!(
+                    node = name,
+                    "another process registered under the name of this server"
+                );
+            }
+            other => tracing::info!(?other, "etcd"),
+        }
+    }
+}
+
+/// What the names of a map mean, as far as they can be looked up.
+fn look_up(map: &BucketMap) -> HashMap<String, Vec<SocketAddr>> {
+    let addresses = map.nodes().iter().flat_map(|node| &node.addresses);
+    let names = addresses.filter(|address| {
+        let is_elsewhere = address.starts_with("unix:") || address.starts_with("tls://");
+        !is_elsewhere && address.parse::<SocketAddr>().is_err()
+    });
+    let mut found = HashMap::new();
+    for name in names {
+        match name.to_socket_addrs() {
+            Ok(addresses) => {
+                found.insert(name.clone(), addresses.collect());
+            }
+            Err(error) => tracing::warn!(name, %error, "the address of a node cannot be looked up"),
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn names_are_looked_up_and_addresses_are_not() {
+        let text = r#"version = 1
+            buckets = 4
+            nodes = [{ name = "a", addresses = ["localhost:7", "127.0.0.1:8", "unix:/a", "tls://localhost:9"] }]"#;
+        let found = look_up(&BucketMap::from_toml(text).unwrap());
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["localhost:7"]);
+        assert!(
+            found["localhost:7"]
+                .iter()
+                .all(|address| address.ip().is_loopback() && address.port() == 7)
+        );
+    }
+
+    #[test]
+    fn a_file_is_read_where_it_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("map.toml");
+        let write = |more: &str| {
+            let text = format!(
+                "version = 1\nbuckets = 4\nnodes = [{{ name = \"a\", addresses = [\"a:1\"] }}]{more}"
+            );
+            std::fs::write(&path, text).unwrap();
+        };
+        write("");
+        let mut map = MapAt::new(path.clone());
+        assert!(map.changed().is_none());
+        write("\n");
+        assert_eq!(map.changed().unwrap().unwrap().version(), 1);
+        write("\nnonsense");
+        assert!(map.changed().unwrap().unwrap_err().contains("map.toml"));
+        assert!(map.changed().is_none());
+        std::fs::remove_file(&path).unwrap();
+        assert!(map.changed().unwrap().is_err());
+    }
+}

@@ -1,0 +1,72 @@
+//! Calls and configurations of a cluster that cannot be served.
+
+use super::cluster::Cluster;
+use crate::harness::Millpond;
+use serde_json::{Value, json};
+
+#[test]
+fn a_call_that_is_wrong_is_answered_as_one_server_answers_it() {
+    let cluster = Cluster::start(&["a", "b"], 1);
+    let (proxy, node) = (cluster.proxy(), cluster.node("a"));
+    let check = |server: &Millpond, payload: Value, status: u16, words: &str| {
+        let (found, answer) = server.call("features.lookup", &payload);
+        let ex = answer["ex"].as_str().unwrap_or_default();
+        assert!(
+            found == status && ex.contains(words),
+            "{payload}: {found} {answer}"
+        );
+    };
+    for server in [&proxy, node] {
+        check(server, json!({"table": "nowhere", "keys": [1]}), 404, "nowhere");
+        check(
+            server,
+            json!({"table": "films", "keys": [1], "columns": ["no"]}),
+            400,
+            "no",
+        );
+        check(
+            server,
+            json!({"table": "films", "keys": [1], "map": 7}),
+            503,
+            "does not know version 7",
+        );
+        check(
+            server,
+            json!({"table": "films", "keys": [1], "pool": "sum"}),
+            400,
+            "offsets",
+        );
+    }
+    check(
+        &proxy,
+        json!({"table": "films", "texts": ["a"]}),
+        400,
+        "cannot hash texts",
+    );
+    check(
+        node,
+        json!({"table": "films", "texts": ["a"]}),
+        400,
+        "keys that are numbers",
+    );
+    let too_many: Vec<u64> = (0..900_000).collect();
+    check(&proxy, json!({"table": "films", "keys": too_many}), 413, "");
+}
+
+#[test]
+fn a_configuration_that_cannot_be_spread_does_not_start() {
+    let check = |text: &str, words: &str| {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("millpond.toml"), text).unwrap();
+        let Err((status, stderr)) = Millpond::try_start(folder.path(), &[]) else {
+            panic!("it started with {text}")
+        };
+        assert!(!status.success() && stderr.contains(words), "{stderr}");
+    };
+    check("[features.a]\nspread = true\n", "write a section [nodes]");
+    check(
+        "[features.a]\nspread = true\n[nodes]\nmap = \"map.toml\"\n",
+        "map.toml",
+    );
+    check("[features.a]\n", "features.a.path is missing");
+}

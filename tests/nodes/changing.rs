@@ -1,0 +1,103 @@
+//! Maps and versions that change under calls.
+
+use super::cluster::{Cluster, check_rows, some_keys, write_map};
+use super::failing::look_up_until;
+use crate::harness::Http;
+use serde_json::json;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+#[test]
+fn a_map_changes_under_load_without_a_failed_call() {
+    let cluster = Cluster::start(&["a", "b", "c"], 2);
+    // All of them have every row, so that buckets may move.
+    for name in ["a", "b", "c"] {
+        super::cluster::make_table(&cluster.path(name).join("films"), 2, |_| true);
+        cluster.activate(name, 2);
+    }
+    let proxy = cluster.proxy();
+    let (stop, answered) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(|| look_up_until(&proxy, &stop, &answered));
+        let more = |count: u64| {
+            let before = answered.load(Ordering::Relaxed);
+            while answered.load(Ordering::Relaxed) < before + count {
+                assert!(!thread.is_finished(), "a call failed");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        };
+        more(50);
+        for (version, names, replicas) in [(2, ["a", "c"].as_slice(), 1), (3, &["a", "b", "c"], 2)] {
+            write_map(cluster.folder.path(), version, names, replicas);
+            // Each server looks at the file for itself; calls by the map before go on meanwhile.
+            for server in [&proxy, cluster.node("a"), cluster.node("b"), cluster.node("c")] {
+                server.wait_for_metric(&format!("millpond_nodes_map_version {version}"));
+            }
+            more(50);
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+    // Callers may still split by a map before, not by one that nobody knows.
+    for (map, expected) in [(1, 200), (3, 200), (4, 503)] {
+        let payload = json!({"table": "films", "keys": [1], "map": map});
+        let (status, answer) = cluster.node("a").call("features.lookup", &payload);
+        assert_eq!(status, expected, "{answer}");
+    }
+}
+
+#[test]
+fn a_map_that_is_wrong_changes_nothing() {
+    let cluster = Cluster::start(&["a", "b"], 1);
+    let proxy = cluster.proxy();
+    std::fs::write(cluster.path("map.toml"), "version = 2\nbuckets = 0\nnodes = []\n").unwrap();
+    proxy.signal("HUP");
+    let log = cluster.path("proxy").join("log");
+    while !std::fs::read_to_string(&log)
+        .unwrap()
+        .contains("the map of nodes was not replaced")
+    {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let keys = some_keys(3, 100);
+    let (_, answer) = proxy.call("features.lookup", &json!({"table": "films", "keys": keys}));
+    check_rows(&keys, &answer);
+}
+
+#[test]
+fn nodes_switch_one_after_the_other_and_no_call_mixes_versions() {
+    let cluster = Cluster::start(&["a", "b", "c"], 2);
+    let proxy = cluster.proxy();
+    for name in ["a", "b", "c"] {
+        cluster.make(name, 2);
+    }
+    let mut servers = [&proxy, cluster.node("a")].map(|server| Http::connect(&server.addr));
+    let mut look_up = |rounds: u64| {
+        let mut versions = Vec::new();
+        for round in 0..rounds {
+            let keys = some_keys(round, 80);
+            for http in &mut servers {
+                let (status, answer) = http.call("features.lookup", &json!({"table": "films", "keys": keys}));
+                assert_eq!(status, 200, "{answer}");
+                versions.push(check_rows(&keys, &answer));
+            }
+        }
+        versions
+    };
+    assert!(look_up(3).iter().all(|version| *version == 1));
+    for name in ["a", "b"] {
+        cluster.activate(name, 2);
+        assert!(
+            look_up(3).iter().all(|version| *version == 1),
+            "a node serves version 1 alone"
+        );
+    }
+    cluster.activate("c", 2);
+    // What a node serves is learnt from its next answer.
+    look_up(3);
+    assert!(look_up(3).iter().all(|version| *version == 2));
+    let (status, answer) = proxy.call(
+        "features.lookup",
+        &json!({"table": "films", "keys": [1, 2, 3], "at_version": 9}),
+    );
+    assert_eq!((status, &answer["code"]), (410, &json!(30106)), "{answer}");
+}
