@@ -398,23 +398,6 @@ impl<L: Local> Loop<L> {
         self.send_mail();
     }
 
-    /// Sends what came by the mailbox since the thread was set awake.
-    fn send_mail(&mut self) {
-        // Connections that want another turn wait for it; those that have answers now only send.
-        std::mem::swap(&mut self.due, &mut self.due_next);
-        self.take_mail();
-        std::mem::swap(&mut self.due, &mut self.due_next);
-        let now_s = self.timers.now_s();
-        for at in 0..self.due.len() {
-            let slot = self.due[at];
-            let after = self.with(slot, |found, _, net, buffers| found.send(net, buffers, now_s));
-            if let Some(after) = after {
-                self.follow(slot, after);
-            }
-        }
-        self.due.clear();
-    }
-
     /// Does what a connection wants after its turn.
     fn follow(&mut self, slot: usize, after: After) {
         self.recount(slot);

@@ -238,6 +238,9 @@ impl Replicas {
     /// Whether a call that asks `other` already may ask it in place of the node that was chosen: both are up, and it has no more
     /// calls. Fewer nodes are asked then.
     pub(crate) fn may_join(&self, chosen: NodeIndex, other: NodeIndex) -> bool {
+        if Some(chosen) == self.preferred {
+            return false;
+        }
         let state_of = |node: NodeIndex| self.states.get(node.get()).copied().unwrap_or_default();
         let (chosen, other) = (state_of(chosen), state_of(other));
         let are_up = chosen.retry_at.is_none() && other.retry_at.is_none();

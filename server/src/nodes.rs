@@ -16,12 +16,14 @@ use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 /// How often the file of a map is looked at; it is read where it has changed.
 const LOOK: Duration = Duration::from_secs(1);
+/// What may wait for the thread: more than etcd says of all nodes of a map at once.
+const TOLD_MAX: usize = 4096;
 /// How often names are looked up again.
 const LOOK_UP: Duration = Duration::from_secs(15);
 
@@ -97,7 +99,7 @@ enum Told {
 
 /// The thread of a running server.
 pub(crate) struct Follower {
-    tell: Sender<Told>,
+    tell: SyncSender<Told>,
     thread: JoinHandle<()>,
 }
 
@@ -112,7 +114,7 @@ impl Follower {
         let Some(section) = &config.nodes else {
             return Ok(None);
         };
-        let (tell, told) = channel();
+        let (tell, told) = sync_channel(TOLD_MAX);
         let membership = match &section.etcd {
             Some(etcd) => {
                 let registration = registration(config, section, etcd, Some(bound)).map_err(Error::Unfit)?;
@@ -141,12 +143,12 @@ impl Follower {
 
     /// Has the file of the map looked at soon.
     pub(crate) fn reload(&self) {
-        let _ = self.tell.send(Told::Look);
+        let _ = self.tell.try_send(Told::Look);
     }
 
     /// This server takes no further call: etcd hears that it leaves, and the thread ends.
     pub(crate) fn leave(&self) {
-        let _ = self.tell.send(Told::Stop);
+        let _ = self.tell.try_send(Told::Stop);
     }
 
     /// The thread, which is told to end.
@@ -156,7 +158,7 @@ impl Follower {
     }
 }
 
-fn follow(etcd: &Etcd, registration: Option<Node>, tell: Sender<Told>) -> Result<Membership, Error> {
+fn follow(etcd: &Etcd, registration: Option<Node>, tell: SyncSender<Told>) -> Result<Membership, Error> {
     let membership = Membership::start(etcd.options(registration), move |event| {
         let _ = tell.send(Told::Etcd(event));
     });

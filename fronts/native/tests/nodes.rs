@@ -291,7 +291,7 @@ fn by_hand(serve: impl FnOnce(TcpStream) + Send + 'static) -> (String, std::thre
 
 #[test]
 fn each_call_of_a_connection_that_dies_ends_once() {
-    let (told, heard) = mpsc::channel::<()>();
+    let (told, heard) = mpsc::sync_channel::<()>(1);
     let (address, node) = by_hand(move |mut stream| {
         // Reads something of the calls, and goes.
         let _ = stream.read(&mut [0; 64]);

@@ -49,7 +49,7 @@ impl Ask {
 
     /// The payload of a copy.
     pub(super) fn payload(&self, keys: &[u64], at_version: Option<u64>, beside: &Beside<'_>) -> Vec<u8> {
-        let mut payload = Vec::with_capacity(keys.len() * size_of::<u64>() + 128);
+        let mut payload = Vec::with_capacity(size_of_val(keys) + 128);
         Encoder::new(&mut payload, Encoding::Msgpack, false).map(|out| {
             out.key("table");
             out.text(&self.table);

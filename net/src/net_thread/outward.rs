@@ -39,6 +39,23 @@ impl<L: Local> Loop<L> {
         self.asked = asked;
     }
 
+    /// Sends what came by the mailbox since the thread was set awake.
+    pub(super) fn send_mail(&mut self) {
+        // Connections that want another turn wait for it; those that have answers now only send.
+        std::mem::swap(&mut self.due, &mut self.due_next);
+        self.take_mail();
+        std::mem::swap(&mut self.due, &mut self.due_next);
+        let now_s = self.timers.now_s();
+        for at in 0..self.due.len() {
+            let slot = self.due[at];
+            let after = self.with(slot, |found, _, net, buffers| found.send(net, buffers, now_s));
+            if let Some(after) = after {
+                self.follow(slot, after);
+            }
+        }
+        self.due.clear();
+    }
+
     fn open_outward(&mut self, number: u64, to: &Remote, mut session: Box<dyn Session<L>>) {
         let peer = match to {
             Remote::Inet(address) => RemoteAddr(Some(*address)),
