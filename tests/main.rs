@@ -50,6 +50,7 @@ mod nodes {
     mod bad_input;
     mod changing;
     pub(crate) mod cluster;
+    mod etcd;
     mod failing;
     mod lookups;
 }

@@ -24,7 +24,7 @@ Examples:
 
 Signals:
   SIGTERM, Ctrl-C  stop: finish what was accepted, then end; a second one ends at once
-  SIGHUP           read the certificates of [server.tls] again
+  SIGHUP           read the certificates of [server.tls] and the map of [nodes] again
 
 Exit status:
   0  everything that was accepted is finished, and everything was closed

@@ -27,7 +27,9 @@ impl Cluster {
     /// With more in their sections `[nodes]`.
     pub fn start_with(names: &[&'static str], replicas: usize, more: &str) -> Cluster {
         let folder = tempfile::tempdir().unwrap();
-        write_map(folder.path(), 1, names, replicas);
+        if !names.is_empty() {
+            write_map(folder.path(), 1, names, replicas);
+        }
         let mut cluster = Cluster {
             folder,
             nodes: Vec::new(),
@@ -102,6 +104,23 @@ impl Cluster {
             &format!("[nodes]\nmap = \"../map.toml\"\n{more}"),
         );
         self.run("proxy")
+    }
+
+    /// A server that has none, and follows its map as `nodes` says.
+    pub fn proxy_in(&self, nodes: &str) -> Millpond {
+        self.write("proxy", "spread = true", &format!("[nodes]\n{nodes}"));
+        self.run("proxy")
+    }
+
+    /// Starts a node more, which follows its map as `nodes` says.
+    pub fn join(&mut self, name: &'static str, nodes: &str) {
+        self.write(
+            name,
+            "path = \"films\"\nspread = true",
+            &format!("[nodes]\n{nodes}"),
+        );
+        self.nodes.push(self.run(name));
+        self.names.push(name);
     }
 
     /// The node of that name.
