@@ -366,6 +366,11 @@ fn the_shipped_example_is_whole_and_true() {
             format!("{:?}", config.features["embeddings"]),
         ),
         (&["ordered", "events"], format!("{:?}", config.ordered["events"])),
+        (&["nodes"], format!("{:?}", Nodes::default())),
+        (
+            &["nodes", "etcd"],
+            format!("{:?}", config.nodes.as_ref().and_then(|nodes| nodes.etcd.clone())),
+        ),
         (
             &["models", "ranker"],
             format!("{:?}", config.models["ranker"].batcher),
