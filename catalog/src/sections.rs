@@ -39,7 +39,9 @@ pub fn paths_mut<'s>(
     models: &'s mut BTreeMap<String, ModelSection>,
     onnxruntime: &'s mut Library,
 ) -> impl Iterator<Item = &'s mut PathBuf> {
-    let tables = features.values_mut().filter(|table| !table.path.as_os_str().is_empty());
+    let tables = features
+        .values_mut()
+        .filter(|table| !table.path.as_os_str().is_empty());
     let tables = tables.map(|table| &mut table.path);
     let stores = ordered.values_mut().filter_map(|store| store.path.as_mut());
     let models = models.values_mut();
