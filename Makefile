@@ -45,7 +45,7 @@ python: ## build the Python client into client/python (PROFILE=release for the f
 wheel: ## build the release wheel of the Python package into target/wheels; pip fetches maturin
 	$(PYTHON) -m pip --disable-pip-version-check wheel --no-deps --wheel-dir $(BUILT)/wheels --config-settings=build-args=--locked ./client/python
 
-$(TESTS_VENV)/installed: tests/interop/requirements.txt backends/onnxruntime/tests/packages.txt
+$(TESTS_VENV)/installed: tests/interop/requirements.txt tests/tables/requirements.txt backends/onnxruntime/tests/packages.txt
 	$(PYTHON) -m venv --clear --without-pip $(TESTS_VENV)
 	$(PYTHON) -m pip --python $(TESTS_VENV)/bin/python --disable-pip-version-check install --quiet --no-deps $(^:%=--requirement %)
 	@touch $@

@@ -64,6 +64,7 @@ mod fleet {
 
 mod tables {
     mod building;
+    mod fetching;
 }
 
 mod press {

@@ -39,10 +39,12 @@ pub fn paths_mut<'s>(
     models: &'s mut BTreeMap<String, ModelSection>,
     onnxruntime: &'s mut Library,
 ) -> impl Iterator<Item = &'s mut PathBuf> {
-    let tables = features
-        .values_mut()
-        .filter(|table| !table.path.as_os_str().is_empty());
-    let tables = tables.map(|table| &mut table.path);
+    let tables = features.values_mut().flat_map(|table| {
+        let of_source = table.source.iter_mut().flat_map(|source| source.paths_mut());
+        // A table that other servers have has no folder here.
+        let own = Some(&mut table.path).filter(|path| !path.as_os_str().is_empty());
+        own.into_iter().chain(of_source)
+    });
     let stores = ordered.values_mut().filter_map(|store| store.path.as_mut());
     let models = models.values_mut();
     let files = models.flat_map(|model| model.backend.as_dyn_mut().paths_mut());

@@ -23,6 +23,12 @@ millpond_metrics::counters! {
                 "New versions that the watcher of this table's folder found, and that served then."),
             pub arrivals_refused: std::sync::atomic::AtomicU64 = counter("millpond_table_arrivals_refused_total",
                 "New versions that the watcher found and that could not be served."),
+            pub fetched: std::sync::atomic::AtomicU64 = counter("millpond_table_fetches_total",
+                "Versions that came from this table's source."),
+            pub fetched_bytes: std::sync::atomic::AtomicU64 = counter("millpond_table_fetched_bytes_total",
+                "Bytes of theirs that were fetched."),
+            pub fetches_failed: std::sync::atomic::AtomicU64 = counter("millpond_table_fetches_failed_total",
+                "Looks at the source that failed, and versions there that were refused."),
         }
     }
 }

@@ -5,10 +5,14 @@
 //! highest that served is never taken, so that nothing undoes a rollback; and one that was refused is tried again only when
 //! its files have changed.
 
+mod fetching;
 mod files;
 mod seeing;
 
+pub(crate) use fetching::{check_built, fetch_first};
+
 use crate::{Error, Shared, switch};
+use fetching::Fetching;
 use files::Files;
 use millpond_catalog::{Handle, SwitchCounts};
 use millpond_engines_features as features;
@@ -47,6 +51,7 @@ impl Arrivals {
                 engines: Arc::clone(engines),
                 table: table.clone(),
                 folder: section.path.clone(),
+                fetching: Fetching::of(table, section)?,
                 seeing: Seeing::default(),
                 unreadable: None,
             };
@@ -85,6 +90,8 @@ struct Watched {
     engines: Arc<Handle>,
     table: String,
     folder: PathBuf,
+    /// Where else versions come from, if anywhere.
+    fetching: Option<Fetching>,
     seeing: Seeing,
     /// What kept the folder from being read last, so that it is said once.
     unreadable: Option<String>,
@@ -120,6 +127,10 @@ impl Watched {
         let highest = past.map_or(0, |past| past.highest);
         let counts = past.map(|past| Arc::clone(&past.counts)).unwrap_or_default();
         drop(catalog);
+        if let Some(fetching) = &mut self.fetching {
+            let shared = &self.shared;
+            fetching.look(highest, &counts, &|| shared.calls.is_stopping());
+        }
         let found = self.found(highest);
         if let Some(next) = self.seeing.look(found) {
             self.serve(next, &counts);

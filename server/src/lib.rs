@@ -213,6 +213,7 @@ impl Server {
             Some(member) => member.wait_to_open()?,
             None => BTreeMap::new(),
         };
+        arrivals::fetch_first(&config, program.member.as_ref())?;
         let engines = Handle::open_serving(config.sections(), &serving, config.resources())?;
         let engines = Arc::new(engines);
         let bind = match program.member {

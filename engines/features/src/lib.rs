@@ -47,11 +47,13 @@ mod map;
 mod node_share;
 mod prefetch;
 mod projection;
+mod received;
 mod rows;
 mod scan;
 mod schema;
 mod section;
 mod shard;
+mod source;
 mod table;
 mod varying;
 mod versions;
@@ -63,12 +65,14 @@ pub use hash::text_key;
 pub use lookup::Pool;
 pub use node_share::NodeShare;
 pub use projection::{Answered, Projection};
+pub use received::{VersionFiles, verify_files, version_files};
 pub use rows::Cell;
 pub use schema::{Column, DIM_MAX, Keys, NotFinite, Numbers, ROW_BYTES_MAX, Schema};
 pub use section::{Memory, RespKeys, Section, WATCH_EVERY_MS};
+pub use source::Source;
 pub use table::{LAYERS_MAX, ShardInfo, Table};
 pub use varying::FoundRows;
 pub use versions::{
-    Described, VersionInfo, delete_version, describe_version, describe_versions, version_dir, version_infos,
-    versions,
+    Described, VersionInfo, delete_version, describe_version, describe_versions, folder as version_name,
+    number as version_number, version_dir, version_infos, versions,
 };

@@ -2,7 +2,7 @@
 //!
 //! It watches no folder itself. Its invariant: a section that passes [`Section::check`] names a folder that was there.
 
-use crate::{Error, Table, version_at_start};
+use crate::{Error, Source, Table, version_at_start};
 use serde::Deserialize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -32,6 +32,8 @@ pub struct Section {
     /// Whether a server serves versions by itself that appear in the folder, above all that it has served.
     #[serde(default)]
     pub watch: bool,
+    /// Where else versions come from, which are fetched into the folder and served like those that appear there.
+    pub source: Option<Source>,
     /// How often it looks; [`WATCH_EVERY_MS`] when left out.
     pub watch_every_ms: Option<u64>,
 }
@@ -94,6 +96,7 @@ impl Section {
             resp_database: None,
             resp_keys: None,
             watch: false,
+            source: None,
             watch_every_ms: None,
         }
     }
@@ -101,7 +104,8 @@ impl Section {
     /// How often its folder is looked at, where it is watched.
     pub fn watched_every(&self) -> Option<Duration> {
         let every = self.watch_every_ms.unwrap_or(WATCH_EVERY_MS);
-        self.watch.then(|| Duration::from_millis(every))
+        let is_watched = self.watch || self.source.is_some();
+        is_watched.then(|| Duration::from_millis(every))
     }
 
     /// Of these keys alone: what says nothing, or is out of range.
@@ -112,7 +116,7 @@ impl Section {
                 WATCH_EVERY_MS_RANGE.start(),
                 WATCH_EVERY_MS_RANGE.end()
             )),
-            Some(_) if !self.watch => Err(format!(
+            Some(_) if self.watched_every().is_none() => Err(format!(
                 "{at}.watch_every_ms says nothing without {at}.watch; set that to true"
             )),
             _ => Ok(()),
@@ -141,7 +145,11 @@ impl Section {
             ));
         }
         self.check_watch(at)?;
-        if self.path.is_dir() {
+        if let Some(source) = &self.source {
+            source.check(&format!("{at}.source"))?;
+        }
+        // The first version makes the folder.
+        if self.path.is_dir() || (self.source.is_some() && !self.path.exists()) {
             return Ok(());
         }
         if self.path.as_os_str().is_empty() {

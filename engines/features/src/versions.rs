@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::manifest::Manifest;
 
 /// The folder name of a version.
-pub(crate) fn folder(version: u64) -> String {
+pub fn folder(version: u64) -> String {
     format!("{version:08}")
 }
 
@@ -22,8 +22,8 @@ pub fn version_dir(table_dir: &Path, version: u64) -> PathBuf {
     table_dir.join(folder(version))
 }
 
-/// The version a folder name stands for.
-pub(crate) fn number(name: &str) -> Option<u64> {
+/// The version that a folder name stands for, where it is the name of one.
+pub fn number(name: &str) -> Option<u64> {
     let version = name.parse().ok()?;
     (folder(version) == name).then_some(version)
 }

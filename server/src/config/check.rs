@@ -60,6 +60,7 @@ pub(super) fn check(config: &Config) -> Result<(), Problem> {
     check_server(config)?;
     config.sections().check()?;
     check_watched(config)?;
+    crate::arrivals::check_built(config)?;
     tls::check(config)?;
     resp::check(config)?;
     nodes::check(config)?;
@@ -72,9 +73,10 @@ pub(super) fn check(config: &Config) -> Result<(), Problem> {
 /// A version that is given and one that comes by itself contradict each other.
 fn check_watched(config: &Config) -> Result<(), String> {
     for (name, section) in &config.features {
-        if let (true, Some(version)) = (section.watch, section.version) {
+        if let (Some(_), Some(version)) = (section.watched_every(), section.version) {
+            let key = if section.watch { "watch" } else { "source" };
             return Err(format!(
-                "features.{name}.watch serves new versions by itself, and features.{name}.version is {version}, which a start serves; \
+                "features.{name}.{key} serves new versions by itself, and features.{name}.version is {version}, which a start serves; \
                  leave one of them out"
             ));
         }

@@ -403,6 +403,9 @@ fn the_shipped_example_is_whole_and_true() {
             // It is the server's: `server.cpus`.
             keys.insert("cpus".to_owned());
         }
+        if path[0] == "features" {
+            keys.extend(self::keys(&written, &["features", "embeddings", "source"]));
+        }
         if path[0] == "methods" {
             // Nor has a method those of all kinds.
             keys.extend(self::keys(&written, &["methods", "duplex demo"]));
