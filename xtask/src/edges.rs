@@ -110,6 +110,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
             "catalog",
             "pipelines",
             "engines/*",
+            "engines/features/build",
             "backends/interface",
             // Its worker processes end with their server, and its interpreter runs those of plugins.
             "backends/worker",

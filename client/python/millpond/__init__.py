@@ -31,6 +31,7 @@ from millpond._errors import (
     OverloadedError,
     ProtocolError,
     StatusError,
+    TableError,
     TimeoutError,
     TlsError,
     TooManyInFlightError,
@@ -39,9 +40,11 @@ from millpond._errors import (
 from millpond._native import VERSION as __version__
 from millpond._native import Server, Tensor
 from millpond._pipeline import Future, Pipeline, serve
+from millpond._tables import BuiltTable, build_table
 
 __all__ = [
     "AsyncClient",
+    "BuiltTable",
     "Client",
     "ClosedError",
     "ConfigError",
@@ -56,6 +59,7 @@ __all__ = [
     "ProtocolError",
     "Server",
     "StatusError",
+    "TableError",
     "Tensor",
     "TimeoutError",
     "TlsError",
@@ -63,5 +67,6 @@ __all__ = [
     "UnsendableError",
     "__version__",
     "backend",
+    "build_table",
     "serve",
 ]

@@ -77,6 +77,10 @@ class ConfigError(Error, ValueError):
     """A configuration cannot be used: a key, a value, or what it names. Nothing was started."""
 
 
+class TableError(Error, ValueError):
+    """A feature table cannot be built: an option, a row, or what is on the disk. No version appeared."""
+
+
 class InputError(Error, ValueError):
     """The inputs of a call are not what its pipeline reads. Nothing else is wrong with it."""
 

@@ -19,6 +19,7 @@ mod options;
 mod payload;
 mod pool;
 mod process;
+mod tables;
 mod tree;
 mod values;
 
@@ -43,6 +44,8 @@ mod _native {
     use crate::pool::Pool;
     #[pymodule_export]
     use crate::process::{end_with_server, forget_process};
+    #[pymodule_export]
+    use crate::tables::build_table;
     #[pymodule_export]
     use crate::values::array::Array;
 

@@ -12,7 +12,7 @@ use millpond_engines_features::{Cell, Column, Keys, NotFinite, Numbers, ROW_BYTE
 
 use crate::error::{Error, Problem};
 use crate::held::{self, Held};
-use crate::input::{Block, Format, Input, Source, VECTOR, Wanted, expand};
+use crate::input::{Block, Format, Given, Input, Source, VECTOR, Wanted, expand};
 use crate::next_version;
 
 /// What to build from what.
@@ -21,6 +21,8 @@ pub struct BuildOptions {
     /// The input, in the order in which it is read: files, patterns such as `part-*.parquet`, pairs `keys.npy,rows.npy`. A delta that
     /// only removes has none.
     pub inputs: Vec<String>,
+    /// Rows in memory, read before the inputs.
+    pub given: Vec<Given>,
     /// The format of all inputs; that which the name of each tells, where it is not said.
     pub format: Option<&'static Format>,
     /// The folder of all tables; the version appears in `out_dir/name/`.
@@ -48,6 +50,8 @@ pub struct BuildOptions {
     pub remove: Vec<String>,
     /// The node that the version is for: keys that it does not hold are passed over. A delta is for the node of its base.
     pub held: Option<Held>,
+    /// Rows in memory whose keys a delta removes, before those of `remove`.
+    pub remove_given: Vec<Given>,
     /// Shard files, 1 to 1,024.
     pub shards: u32,
     /// Bytes of rows that are put in order at a time; fewer take more reading.
@@ -59,6 +63,7 @@ impl BuildOptions {
     pub fn new(out_dir: impl Into<PathBuf>, name: impl Into<String>) -> BuildOptions {
         BuildOptions {
             inputs: Vec::new(),
+            given: Vec::new(),
             format: None,
             out_dir: out_dir.into(),
             name: name.into(),
@@ -72,6 +77,7 @@ impl BuildOptions {
             base: None,
             remove: Vec::new(),
             held: None,
+            remove_given: Vec::new(),
             shards: 1,
             memory_bytes: MEMORY_BYTES,
         }
@@ -143,8 +149,8 @@ impl fmt::Display for Progress {
 /// # Errors
 /// Every case of [`Error`]; no version appears then, and no other is touched.
 pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Result<Summary, Error> {
-    let inputs = expand(&options.inputs, options.format)?;
-    let remove = expand(&options.remove, options.format)?;
+    let inputs = all(&options.given, &options.inputs, options.format)?;
+    let remove = all(&options.remove_given, &options.remove, options.format)?;
     let base = options.base.map(|base| open_base(options, base)).transpose()?;
     let sources: Vec<&Source> = options.columns.iter().map(|column| &column.source).collect();
     let stored = (0..).zip(&options.columns);
@@ -203,6 +209,13 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
 fn is_held(options: &BuildOptions, block: &Block, at: usize) -> bool {
     let key = block.keys.get(at).copied().unwrap_or_default();
     options.held.as_ref().is_none_or(|held| held.holds(key))
+}
+
+/// Rows in memory, and behind them the files.
+fn all(given: &[Given], inputs: &[String], format: Option<&'static Format>) -> Result<Vec<Input>, Error> {
+    let mut all: Vec<Input> = given.iter().map(Given::input).collect();
+    all.extend(expand(inputs, format)?);
+    Ok(all)
 }
 
 /// Visits the blocks of all inputs, in their order.
@@ -390,9 +403,10 @@ fn duplicate(inputs: &[Input], wanted: &Wanted<'_>, key: u64) -> Error {
         }
         Ok(())
     });
-    // A file that changed meanwhile has no such row any more.
+    // A file that changed meanwhile has no such row any more, and some rows in memory can be read but once.
     found
         .err()
+        .filter(|error| !matches!(error, Error::Stream { .. }))
         .unwrap_or(Error::Table(features::Error::DuplicateKey { key }))
 }
 
@@ -457,7 +471,11 @@ fn create(
         }
     };
     let removed = options.remove.iter().map(|input| format!("--remove {input}"));
-    let source: Vec<String> = options.inputs.iter().cloned().chain(removed).collect();
+    let given = options.given.iter().map(|given| format!("{given:?}"));
+    let source: Vec<String> = given
+        .chain(options.inputs.iter().cloned())
+        .chain(removed)
+        .collect();
     Ok(writer
         .source(source.join(" "))
         .duplicates(options.duplicates)

@@ -31,6 +31,16 @@ pub enum Error {
         /// The system's reason.
         source: std::io::Error,
     },
+    /// Rows in memory could not be read on.
+    #[error("{} cannot be read on from row {row} (counted from 0): {problem}", path.display())]
+    Stream {
+        /// What the rows are called.
+        path: PathBuf,
+        /// The first row that could not be read.
+        row: u64,
+        /// What is wrong with them.
+        problem: String,
+    },
     /// A pattern names no files.
     #[error("{pattern}: {problem}; name a file, or quote a pattern such as 'part-*.parquet'")]
     Pattern {

@@ -18,6 +18,7 @@ use millpond_engines_features::write::TEXT_BYTES_MAX;
 use millpond_engines_features::{Keys, NotFinite, text_key};
 
 use crate::error::{Error, Place, Problem};
+pub use arrow::{Given, Stream};
 pub(crate) use files::expand;
 pub(crate) use lists::Lists;
 
@@ -168,6 +169,8 @@ pub(crate) struct Input {
     pub(crate) path: PathBuf,
     /// Of NPY the file of the rows.
     pub(crate) rows_path: Option<PathBuf>,
+    /// Rows in memory, in place of a file.
+    given: Option<Given>,
     format: &'static Format,
     /// Length of its files: its part in the progress of a build.
     pub(crate) bytes: u64,

@@ -40,7 +40,7 @@ pub use diff::{Changes, Difference, diff};
 pub use error::{Error, Place, Problem};
 pub use export::{Exported, export};
 pub use held::Held;
-pub use input::{Format, Source};
+pub use input::{Format, Given, Source, Stream};
 pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary};
 pub use millpond_engines_features::{

@@ -15,7 +15,7 @@ use super::removals::{Removals, key_of_slot};
 use super::texts::Texts;
 use super::varying::{self, Lengths, Record};
 use crate::error::Error;
-use crate::header::{HEADER_BYTES, KEY_BYTES, SHARD_ROWS_MAX};
+use crate::header::{HEADER_BYTES, Header, KEY_BYTES, SHARD_ROWS_MAX};
 use crate::manifest::{ShardEntry, shard_file};
 use crate::table::Table;
 
@@ -156,27 +156,30 @@ impl ShardWriter {
                 &mut records,
             )?;
         }
-        let (bytes, checksum) = header.encode();
-        file.rewind()
-            .and_then(|()| file.write_all(&bytes))
-            .and_then(|()| file.sync_all())
-            .and_then(|()| file.metadata())
-            .map_err(Error::io("write", &path))
-            .and_then(|metadata| {
-                fs::remove_file(&rows.path).map_err(Error::io("remove", &rows.path))?;
-                let entry = ShardEntry {
-                    file: shard_file(self.number),
-                    bytes: metadata.len(),
-                    rows: header.rows,
-                    checksum: format!("{checksum:016x}"),
-                };
-                Ok(Finished {
-                    entry,
-                    added,
-                    removed,
-                })
-            })
+        let entry = seal(file, &path, &header, self.number)?;
+        fs::remove_file(&rows.path).map_err(Error::io("remove", &rows.path))?;
+        Ok(Finished {
+            entry,
+            added,
+            removed,
+        })
     }
+}
+
+/// Writes the header before what it describes, and syncs the file.
+fn seal(mut file: File, path: &Path, header: &Header, number: u32) -> Result<ShardEntry, Error> {
+    let (bytes, checksum) = header.encode();
+    let sealed = file
+        .rewind()
+        .and_then(|()| file.write_all(&bytes))
+        .and_then(|()| file.sync_all())
+        .and_then(|()| file.metadata());
+    Ok(ShardEntry {
+        file: shard_file(number),
+        bytes: sealed.map_err(Error::io("write", path))?.len(),
+        rows: header.rows,
+        checksum: format!("{checksum:016x}"),
+    })
 }
 
 /// Decides between the rows and removals of the same key; returns the keys of which a removal stays, taken out of `keys`.

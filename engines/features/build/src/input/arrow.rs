@@ -1,26 +1,23 @@
-//! Arrow IPC: files (Feather 2) and streams.
+//! Record batches of Arrow: of IPC files (Feather 2) and streams, or handed over in memory.
 //!
-//! Both are read one record batch at a time; of a file the footer says where the batches are. Its invariant: what is read lies inside of
-//! the file, whatever its footer says, and a panic of the decoder is damage.
+//! Its invariant: a panic of Arrow's code is damage.
 
-use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
-use std::ops::Range;
+mod given;
+mod ipc;
+
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Float16Type, Float32Type, Float64Type, Int64Type, UInt64Type};
 use arrow_array::{Array, ArrayRef, RecordBatch};
-use arrow_buffer::Buffer;
-use arrow_ipc::reader::StreamDecoder;
-use arrow_ipc::root_as_footer;
-use arrow_schema::{ArrowError, DataType, Schema};
+use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
 use super::parquet::panic_message;
 use super::{BYTES_HINT, Block, Columns, Format, Input, Lists, Reader, Wanted, bad};
 use crate::error::{Error, Place, Problem};
+pub use given::{Given, Stream};
+use ipc::IpcFile;
 
 pub(super) const FORMAT: Format = Format {
     name: "arrow",
@@ -28,31 +25,25 @@ pub(super) const FORMAT: Format = Format {
     open: |input, wanted| Ok(Box::new(ArrowReader::open(input, wanted)?)),
 };
 
-const MAGIC: &[u8] = b"ARROW1";
-/// The magic word, and at least some of the zeros behind it.
-const FILE_HEAD_BYTES: u64 = 8;
-/// Most zeros behind it.
-const PADDING_BYTES_MAX: u64 = 64;
-/// The length of the footer, and the magic word.
-const FILE_TAIL_BYTES: u64 = 10;
-const CHUNK_BYTES: usize = 1 << 20;
-
 const KEY_TYPES: &str = "int64, uint64 or a string";
 const VALUE_TYPES: &str = "float16, float32 or float64, or a list of them";
 const BYTES_TYPES: &str = "binary or a string, as the column holds bytes";
 
+/// Record batches, one behind another.
+trait Batches {
+    /// The next one; none at the end. `row` is the first row that was not read yet, for messages.
+    fn next(&mut self, row: u64) -> Result<Option<RecordBatch>, Error>;
+
+    /// What the columns of all of them are, once it is known.
+    fn schema(&self) -> Option<SchemaRef>;
+
+    /// How much was read, from 0 to 1.
+    fn share(&self) -> f64;
+}
+
 struct ArrowReader {
     path: PathBuf,
-    file: File,
-    /// What is to be decoded and was not read yet.
-    parts: VecDeque<Range<u64>>,
-    bytes_total: u64,
-    bytes_read: u64,
-    /// Record batches that are still to come, where a footer says how many there are.
-    batches_left: Option<usize>,
-    decoder: StreamDecoder,
-    /// What was read and not decoded.
-    buffer: Buffer,
+    batches: Box<dyn Batches>,
     columns: Columns,
     names: Vec<String>,
     batch: Option<RecordBatch>,
@@ -65,85 +56,26 @@ struct ArrowReader {
 impl ArrowReader {
     fn open(input: &Input, wanted: &Wanted<'_>) -> Result<ArrowReader, Error> {
         let path = &input.path;
-        let mut file = File::open(path).map_err(Error::open(path))?;
-        let (parts, batches_left) = parts(&mut file, path)?;
-        let mut reader = ArrowReader {
+        let mut batches: Box<dyn Batches> = match &input.given {
+            Some(given) => Box::new(given.batches(path)?),
+            None => Box::new(IpcFile::open(path)?),
+        };
+        let batch = batches.next(0)?;
+        let schema = batches.schema();
+        let schema = schema.ok_or_else(|| ipc::damaged(path, 0, "it has no schema"))?;
+        let names = schema.fields().iter().map(|field| field.name().clone());
+        let names: Vec<String> = names.collect();
+        let columns = wanted.find(path, &names, false)?;
+        check_types(&schema, &columns, wanted, path)?;
+        Ok(ArrowReader {
             path: path.clone(),
-            file,
-            bytes_total: parts.iter().map(|part| part.end - part.start).sum(),
-            parts,
-            bytes_read: 0,
-            batches_left,
-            decoder: StreamDecoder::new(),
-            buffer: Buffer::default(),
-            columns: Columns {
-                key: 0,
-                sources: Vec::new(),
-            },
-            names: Vec::new(),
-            batch: None,
+            batches,
+            columns,
+            names,
+            batch,
             at: 0,
             row: 0,
-        };
-        reader.batch = reader.next_batch()?;
-        let schema = reader.decoder.schema();
-        let schema = schema.ok_or_else(|| damaged(path, 0, "it has no schema"))?;
-        let names = schema.fields().iter().map(|field| field.name().clone());
-        reader.names = names.collect();
-        reader.columns = wanted.find(path, &reader.names, false)?;
-        check_types(&schema, &reader.columns, wanted, path)?;
-        Ok(reader)
-    }
-
-    /// Decodes on until there is a batch; none at the end.
-    fn next_batch(&mut self) -> Result<Option<RecordBatch>, Error> {
-        let batch = loop {
-            let decode = || self.decoder.decode(&mut self.buffer);
-            match guarded(decode) {
-                Ok(Some(batch)) => break Some(batch),
-                Ok(None) => {}
-                // What follows the end of a stream is none of it.
-                Err(_) if self.decoder.finish().is_ok() => break None,
-                Err(error) => return Err(damaged(&self.path, self.row, error)),
-            }
-            if !self.read_on()? {
-                let finished = self.decoder.finish();
-                finished.map_err(|error| damaged(&self.path, self.row, error))?;
-                break None;
-            }
-        };
-        match (&mut self.batches_left, &batch) {
-            (Some(left @ 1..), Some(_)) => *left -= 1,
-            (None, _) | (Some(0), None) => {}
-            _ => {
-                return Err(damaged(
-                    &self.path,
-                    self.row,
-                    "its footer has another number of batches",
-                ));
-            }
-        }
-        Ok(batch)
-    }
-
-    /// Reads the next bytes to decode; `false` at the end.
-    fn read_on(&mut self) -> Result<bool, Error> {
-        let Some(part) = self.parts.front_mut() else {
-            return Ok(false);
-        };
-        let count = (part.end - part.start).min(CHUNK_BYTES as u64);
-        let mut chunk = vec![0; count as usize];
-        self.file
-            .seek(SeekFrom::Start(part.start))
-            .and_then(|_| self.file.read_exact(&mut chunk))
-            .map_err(Error::read(&self.path))?;
-        part.start += count;
-        if part.is_empty() {
-            self.parts.pop_front();
-        }
-        self.bytes_read += count;
-        self.buffer = Buffer::from_vec(chunk);
-        Ok(true)
+        })
     }
 
     /// Adds row `at` of the batch to the block.
@@ -173,7 +105,7 @@ impl Reader for ArrowReader {
         while !block.is_full() {
             let Some(batch) = self.batch.take() else {
                 self.at = 0;
-                self.batch = self.next_batch()?;
+                self.batch = self.batches.next(self.row)?;
                 if self.batch.is_none() {
                     break;
                 }
@@ -192,61 +124,8 @@ impl Reader for ArrowReader {
     }
 
     fn share(&self) -> f64 {
-        self.bytes_read as f64 / self.bytes_total.max(1) as f64
+        self.batches.share()
     }
-}
-
-/// What of a file is to be decoded, in order; and how many record batches that is, if it says so.
-fn parts(file: &mut File, path: &Path) -> Result<(VecDeque<Range<u64>>, Option<usize>), Error> {
-    let length = file.metadata().map_err(Error::read(path))?.len();
-    let mut magic = [0; MAGIC.len()];
-    if length < FILE_HEAD_BYTES {
-        return Err(damaged(path, 0, format!("it has {length} bytes")));
-    }
-    read_at(file, 0, &mut magic, path)?;
-    if magic != MAGIC {
-        let mut whole = VecDeque::new();
-        whole.push_back(0..length);
-        return Ok((whole, None));
-    }
-    let cut = || damaged(path, 0, "it does not end as a file of Arrow does");
-    let mut tail = [0; FILE_TAIL_BYTES as usize];
-    let tail_at = length.checked_sub(FILE_TAIL_BYTES).ok_or_else(cut)?;
-    read_at(file, tail_at, &mut tail, path)?;
-    let (footer_bytes, magic) = tail.split_first_chunk().ok_or_else(cut)?;
-    let footer_bytes = u64::from(u32::from_le_bytes(*footer_bytes));
-    let footer_at = tail_at.checked_sub(footer_bytes);
-    let footer_at = footer_at.filter(|&at| at >= FILE_HEAD_BYTES && magic == MAGIC);
-    let footer_at = footer_at.ok_or_else(cut)?;
-    let mut footer = vec![0; footer_bytes as usize];
-    read_at(file, footer_at, &mut footer, path)?;
-    let footer = root_as_footer(&footer).map_err(|error| damaged(path, 0, error))?;
-    let (dictionaries, batches) = (footer.dictionaries(), footer.recordBatches());
-    let blocks = dictionaries.iter().chain(batches.iter()).flatten();
-    let mut parts = VecDeque::new();
-    for block in blocks {
-        let begin = u64::try_from(block.offset()).ok();
-        let head = u64::try_from(block.metaDataLength()).ok();
-        let body = u64::try_from(block.bodyLength()).ok();
-        let end = begin.and_then(|begin| begin.checked_add(head?)?.checked_add(body?));
-        match (begin, end) {
-            (Some(begin), Some(end)) if begin < end && end <= footer_at => parts.push_back(begin..end),
-            _ => return Err(damaged(path, 0, "its footer names a place outside of the file")),
-        }
-    }
-    // The schema's message stands before the first block; only zeros are before it.
-    let first = parts.iter().map(|part| part.start).min().unwrap_or(footer_at);
-    let mut padding = vec![0; first.saturating_sub(FILE_HEAD_BYTES).min(PADDING_BYTES_MAX) as usize];
-    read_at(file, FILE_HEAD_BYTES, &mut padding, path)?;
-    let zeros = padding.iter().take_while(|&&byte| byte == 0).count();
-    parts.push_front(FILE_HEAD_BYTES + zeros as u64..first);
-    Ok((parts, Some(batches.map_or(0, |batches| batches.len()))))
-}
-
-fn read_at(file: &mut File, at: u64, bytes: &mut [u8], path: &Path) -> Result<(), Error> {
-    file.seek(SeekFrom::Start(at))
-        .and_then(|_| file.read_exact(bytes))
-        .map_err(Error::read(path))
 }
 
 fn check_types(schema: &Schema, columns: &Columns, wanted: &Wanted<'_>, path: &Path) -> Result<(), Error> {
@@ -382,13 +261,4 @@ fn guarded<R>(decode: impl FnOnce() -> Result<R, ArrowError>) -> Result<R, Arrow
         let message = panic_message(&*payload);
         Err(ArrowError::IpcError(format!("the decoder gave up: {message}")))
     })
-}
-
-fn damaged(path: &Path, row: u64, problem: impl ToString) -> Error {
-    Error::Damaged {
-        path: path.to_path_buf(),
-        format: "Arrow IPC",
-        row,
-        problem: problem.to_string(),
-    }
 }

@@ -80,6 +80,7 @@ fn opened(
     Ok(Input {
         path,
         rows_path,
+        given: None,
         format,
         bytes,
     })
