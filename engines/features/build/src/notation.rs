@@ -138,7 +138,10 @@ pub fn parse_memory(text: &str) -> Result<usize, String> {
 mod tests {
     use super::*;
 
-    fn check(text: &str, expected: Result<(&str, &[&str], Option<Numbers>, Option<usize>), &str>) {
+    /// A name, sources, how they are stored, and a width.
+    type Read<'a> = (&'a str, &'a [&'a str], Option<Numbers>, Option<usize>);
+
+    fn check(text: &str, expected: Result<Read<'_>, &str>) {
         let found = ColumnOptions::parse(text);
         let expected = expected.map(|(name, columns, numbers, width)| ColumnOptions {
             name: name.to_owned(),
