@@ -32,6 +32,7 @@ mod serving {
     mod scans;
     mod stopping;
     mod switches;
+    mod upserts;
     mod version_commands;
     pub(crate) mod versions;
 }

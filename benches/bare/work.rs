@@ -54,6 +54,7 @@ pub(crate) fn lookup(folder: &Path, count: u64) -> anyhow::Result<()> {
             inverse: None,
             active: None,
             missing: &[],
+            overlay_sequence: None,
         };
         header.write(out, |found, values| {
             table.lookup_bytes(&keys, table.floats(), values, found);

@@ -242,6 +242,7 @@ mod tests {
                 "*ping",
                 "features.lookup",
                 "features.scan",
+                "features.upsert",
                 "features.inspect",
                 "features.versions",
                 "run"
@@ -249,9 +250,9 @@ mod tests {
         );
         let net = AddressRange::parse("10.0.0.0/8").unwrap();
         for (change, expected) in [
-            (ListChange::Add(net), 6),
+            (ListChange::Add(net), 7),
             (ListChange::Enable(true), 0),
-            (ListChange::Enable(false), 6),
+            (ListChange::Enable(false), 7),
         ] {
             access.addresses.change(change, None).unwrap();
             assert_eq!(open().len(), expected);

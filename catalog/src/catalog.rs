@@ -6,7 +6,7 @@
 use crate::versions::{self, Served};
 use crate::{Error, ModelSection, Past, Sections, Serving, StoreFailures};
 use millpond_engines_batcher::{Batcher, BatcherOptions};
-use millpond_engines_features::{self as features, Table};
+use millpond_engines_features::{self as features, Overlay, Table};
 use millpond_engines_ordered::{self as ordered, Store};
 use millpond_pipelines::{Parts, Pipeline};
 use millpond_threads::{LeftOut, LineLimit};
@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 pub struct Resources {
     /// Processors for instances of models, in turn; empty pins nothing.
     pub cpus: Vec<usize>,
-    /// Bytes of puts that may wait for each store.
+    /// Bytes of puts that may wait for each store, and of upserts for each overlay.
     pub put_bytes_max: usize,
     /// How long a change waits for the calls that hold what it took away.
     pub drain: Duration,
@@ -81,7 +81,8 @@ impl Catalog {
         };
         let old = &before.sections;
         for (name, section) in &mut sections.features {
-            let (table, past) = versions::open(name, section, Served::of(before, name))?;
+            let (table, past) =
+                versions::open(name, section, Served::of(before, name), resources.put_bytes_max)?;
             // What is the newest now may not be when it is opened again, by a way back.
             section.version = Some(table.version());
             next.tables.insert(name.clone(), table);
@@ -211,6 +212,7 @@ impl Catalog {
         self.models.values().for_each(|model| model.batcher.begin_stop());
         self.stage_threads().for_each(|threads| threads.begin_stop());
         self.stores.values().for_each(Store::begin_close);
+        self.overlays().for_each(|(_, overlay)| overlay.begin_close());
         let mut left = Vec::new();
         for (name, model) in &self.models {
             if !model.batcher.stop_by(until) {
@@ -226,7 +228,20 @@ impl Catalog {
                 left.push(format!("ordered.{name}"));
             }
         }
+        for (name, overlay) in self.overlays() {
+            if let Err(error) = overlay.close_by(until) {
+                tracing::error!(table = name, %error, "the overlay was not closed in order");
+                left.push(format!("features.{name}.overlay"));
+            }
+        }
         left
+    }
+
+    /// The overlays of tables that have one, by the tables' names.
+    pub fn overlays(&self) -> impl Iterator<Item = (&String, &Arc<Overlay>)> {
+        self.tables
+            .iter()
+            .filter_map(|(name, table)| Some((name, table.overlay()?)))
     }
 }
 

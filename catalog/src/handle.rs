@@ -235,10 +235,11 @@ impl Prepared<'_> {
 /// Waits until nobody can call what serves no more, neither through the old catalog nor from a pipeline of it that still runs for
 /// a call, and ends its models. What goes with the old catalog, as a table's mapping, then goes on this thread.
 fn retire(old: &Arc<Catalog>, next: &Catalog, until: Instant) {
-    ends_by(until, || Arc::strong_count(old) == 1);
+    let mut has_ended = ends_by(until, || Arc::strong_count(old) == 1);
     for pipeline in old.pipelines.values() {
-        ends_by(until, || Arc::strong_count(pipeline) == 1);
+        has_ended &= ends_by(until, || Arc::strong_count(pipeline) == 1);
     }
+    forget_folded(old, next, has_ended);
     for threads in old.stage_threads().filter(|threads| !threads.stop_by(until)) {
         let stage = threads.name();
         tracing::warn!(
@@ -253,6 +254,36 @@ fn retire(old: &Arc<Catalog>, next: &Catalog, until: Instant) {
                 model = name,
                 "a run of the model has not ended; its thread is left to it"
             ),
+        }
+    }
+}
+
+/// Takes out of overlays what the version that serves now has folded: nobody reads the version before any more.
+fn forget_folded(old: &Catalog, next: &Catalog, has_ended: bool) {
+    for (name, table) in &next.tables {
+        let (Some(overlay), Some(folded)) = (table.overlay(), table.folded()) else {
+            continue;
+        };
+        let served = old.tables.get(name).map_or(0, |old| overlay.folded_in(old));
+        if overlay.folded_in(table) <= served {
+            continue;
+        }
+        // A call that has not ended may still read it over the version before; the next switch takes it out, or a restart.
+        if !has_ended {
+            tracing::warn!(
+                table = name,
+                "calls on the version before have not ended; what was folded stays in memory"
+            );
+            continue;
+        }
+        match overlay.forget(folded) {
+            Ok(()) => tracing::info!(
+                table = name,
+                sequence = folded.sequence,
+                entries = overlay.len(),
+                "overlay folded"
+            ),
+            Err(error) => tracing::warn!(table = name, %error, "what was folded stays in the overlay"),
         }
     }
 }

@@ -43,7 +43,8 @@ pub fn paths_mut<'s>(
         let of_source = table.source.iter_mut().flat_map(|source| source.paths_mut());
         // A table that other servers have has no folder here.
         let own = Some(&mut table.path).filter(|path| !path.as_os_str().is_empty());
-        own.into_iter().chain(of_source)
+        let overlay = table.overlay.as_mut().and_then(|overlay| overlay.path.as_mut());
+        own.into_iter().chain(of_source).chain(overlay)
     });
     let stores = ordered.values_mut().filter_map(|store| store.path.as_mut());
     let models = models.values_mut();

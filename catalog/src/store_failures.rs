@@ -1,6 +1,7 @@
 //! What the log says of stores that cannot write.
 //! Its invariant: a failure that ended the writing of a store is logged once, however many puts it fails.
 
+use millpond_engines_features::UpsertError;
 use millpond_engines_ordered::{Error, PutError};
 use millpond_threads::{LeftOut, LineLimit};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -30,6 +31,25 @@ impl StoreFailures {
         };
         if let Some(LeftOut(left_out)) = self.admits(cause) {
             tracing::error!(%error, left_out, "an ordered store cannot write its log");
+        }
+    }
+
+    /// Logs why an upsert failed, as [`StoreFailures::note`] does of puts.
+    pub fn note_upsert(&self, table: &str, error: &UpsertError) {
+        match error {
+            UpsertError::Full { .. } => {
+                if let Some(LeftOut(left_out)) = self.full.admits() {
+                    tracing::warn!(table, %error, left_out, "the overlay of a feature table is full");
+                }
+            }
+            UpsertError::Storage(cause)
+            | UpsertError::OutcomeUnknown(cause)
+            | UpsertError::ReadOnly(cause) => {
+                if let Some(LeftOut(left_out)) = self.admits(cause) {
+                    tracing::error!(table, %error, left_out, "the overlay of a feature table cannot write its log");
+                }
+            }
+            _ => {}
         }
     }
 

@@ -4,7 +4,7 @@
 //! held, whatever becomes of its files.
 
 use crate::{Catalog, Error};
-use millpond_engines_features::{self as features, Active, Schema, Table};
+use millpond_engines_features::{self as features, Active, Overlay, Schema, Table};
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Instant;
@@ -161,7 +161,14 @@ pub(crate) fn open(
     name: &str,
     section: &features::Section,
     served: Option<Served<'_>>,
+    upsert_bytes_max: usize,
 ) -> Result<(Arc<Table>, Past), Error> {
+    let overlay = served.as_ref().map(|served| served.table.overlay().cloned());
+    check_same(name, section, overlay.as_ref())?;
+    let over = Over {
+        overlay: overlay.flatten(),
+        upsert_bytes_max,
+    };
     let of_this_folder = |served: &Served<'_>| {
         (&served.section.path, served.section.memory) == (&section.path, section.memory)
     };
@@ -173,7 +180,7 @@ pub(crate) fn open(
         None => (Arc::default(), None),
     };
     let Some(served) = served else {
-        let table = Arc::new(opened(name, section, None)?);
+        let table = Arc::new(opened(name, section, None, &over)?);
         let active = match (Active::read(&section.path), section.version) {
             (Ok(active), _) => active,
             // It decided nothing: the version is given.
@@ -193,7 +200,7 @@ pub(crate) fn open(
     let table = match served.opened(section) {
         Some(table) => table,
         None => {
-            let table = opened(name, section, Some(&served))?;
+            let table = opened(name, section, Some(&served), &over)?;
             Arc::new(table)
         }
     };
@@ -202,7 +209,12 @@ pub(crate) fn open(
 }
 
 /// Opens a version and makes it ready, which checks every byte that what is served does not have, too.
-fn opened(name: &str, section: &features::Section, served: Option<&Served<'_>>) -> Result<Table, Error> {
+fn opened(
+    name: &str,
+    section: &features::Section,
+    served: Option<&Served<'_>>,
+    over: &Over,
+) -> Result<Table, Error> {
     let beside = served.map(|served| &**served.table);
     let mut table = section.open(beside).map_err(Error::part("features", name))?;
     if let Some(served) = served {
@@ -215,5 +227,57 @@ fn opened(name: &str, section: &features::Section, served: Option<&Served<'_>>) 
     let ms = started.elapsed().as_millis() as u64;
     let memory = section.memory.unwrap_or_default().as_str();
     tracing::info!(table = name, ms, memory, "table ready, checksums right");
+    if let Some(overlay) = over.opened(name, section, &table)? {
+        table.see(&overlay).map_err(Error::part("features", name))?;
+    }
     Ok(table)
+}
+
+/// An overlay has one log, which stays open: it is what it was opened as.
+fn check_same(
+    name: &str,
+    section: &features::Section,
+    served: Option<&Option<Arc<Overlay>>>,
+) -> Result<(), Error> {
+    let Some(served) = served else { return Ok(()) };
+    match served.as_ref().map(|overlay| overlay.section()) == section.overlay.as_ref() {
+        true => Ok(()),
+        false => Err(Error::Unfit(format!(
+            "features.{name}.overlay: an overlay stays as it was opened, because its folder has one log; change it by a restart"
+        ))),
+    }
+}
+
+/// What lies over the versions of a table, once it is opened, and the bytes of upserts that may wait for it.
+struct Over {
+    overlay: Option<Arc<Overlay>>,
+    upsert_bytes_max: usize,
+}
+
+impl Over {
+    /// The overlay of the section: the one that is there, or opened over this version.
+    fn opened(
+        &self,
+        name: &str,
+        section: &features::Section,
+        table: &Table,
+    ) -> Result<Option<Arc<Overlay>>, Error> {
+        let (None, Some(described)) = (&self.overlay, &section.overlay) else {
+            return Ok(self.overlay.clone());
+        };
+        let opened = Overlay::open(described, table, self.upsert_bytes_max);
+        let (overlay, recovery) = opened.map_err(Error::part("features", name))?;
+        if let Some(torn) = &recovery.torn_tail {
+            tracing::warn!(table = name, file = %torn.file.display(), offset = torn.offset, bytes = torn.bytes, "torn tail cut from the overlay's log");
+        }
+        tracing::info!(
+            table = name,
+            durability = overlay.durability().as_str(),
+            entries = recovery.entries,
+            records = recovery.records,
+            sequence = overlay.sequence(),
+            "overlay opened"
+        );
+        Ok(Some(overlay))
+    }
 }

@@ -1,6 +1,7 @@
 //! `millpond features`: builds tables and deltas, says what they hold, switches and deletes versions.
 //! It prints what the builder and the tables say of themselves.
 
+mod fold;
 mod held;
 mod progress;
 mod versions;
@@ -59,6 +60,11 @@ Examples:
   millpond features delete tables/embeddings 3
   millpond features delete embeddings 3 --server 127.0.0.1:13500 --token-file deploy.token";
 
+const FOLD_EXAMPLES: &str = "\
+Examples:
+  millpond features fold tables/embeddings --log overlays/embeddings
+  millpond features activate embeddings --server 127.0.0.1:13500 --token-file deploy.token";
+
 const DIFF_EXAMPLES: &str = "\
 Examples:
   millpond features diff tables/embeddings 1 2
@@ -87,6 +93,9 @@ pub(crate) enum Features {
     /// List the versions of a table.
     #[command(after_help = VERSIONS_EXAMPLES)]
     Versions(versions::Place),
+    /// Write what was upserted to a table as its next version.
+    #[command(after_help = FOLD_EXAMPLES)]
+    Fold(fold::Fold),
     /// Say which keys two versions of a table do not share, and which have other rows.
     #[command(after_help = DIFF_EXAMPLES)]
     Diff(Diff),
@@ -271,6 +280,7 @@ pub(crate) fn run(features: Features) -> anyhow::Result<()> {
         Features::Export(Export { dir, version, output }) => {
             crate::print(&export(&dir, version, &output)?.to_string());
         }
+        Features::Fold(arguments) => crate::print(&fold::folded(&arguments)?),
         Features::Versions(place) => versions::list(&place)?,
         Features::Activate(arguments) => versions::activate(&arguments)?,
         Features::Rollback(place) => versions::roll_back(&place)?,

@@ -48,5 +48,15 @@ fn inspected(catalog: &Catalog, name: &str) -> Option<schema::Table<'static>> {
         age_s: table.age_s(),
         source: source.map(|source| source.to_owned().into()),
         cut: table.check_whole().is_err(),
+        overlay: table.overlay().map(|overlay| schema::Overlay {
+            entries: overlay.len(),
+            bytes: overlay.bytes(),
+            bytes_max: overlay.section().bytes_max,
+            sequence: overlay.sequence(),
+            folded: overlay.folded_in(table),
+            durability: overlay.durability().as_str().into(),
+            ttl_ms: overlay.section().ttl_ms,
+            read_only: overlay.read_only().is_some(),
+        }),
     })
 }

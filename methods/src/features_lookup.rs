@@ -71,6 +71,8 @@ pub(crate) struct Part<'c> {
     /// With `unique`: which of them each key of the call is.
     pub(crate) inverse: Option<Vec<u32>>,
     pub(crate) rows: usize,
+    /// Read before any row is.
+    pub(crate) overlay_sequence: Option<u64>,
     /// The bitmap and the rows where they are read already. Others stay where they are until they are written: nothing can
     /// go wrong with them.
     read: Option<(Vec<u8>, Vec<u8>)>,
@@ -131,6 +133,7 @@ impl<'c> Part<'c> {
             keys,
             inverse,
             rows,
+            overlay_sequence: table.overlay_sequence(),
             read: None,
             varying,
         };
@@ -215,6 +218,7 @@ impl<'c> Part<'c> {
             keys: self.keys.len(),
             rows: self.rows,
             inverse: self.inverse.as_deref(),
+            overlay_sequence: self.overlay_sequence,
             active: self.active,
             missing: &[],
         };

@@ -11,6 +11,7 @@ mod features_inspect;
 mod features_lookup;
 mod features_rollback;
 mod features_scan;
+mod features_upsert;
 mod features_versions;
 mod infer;
 mod infos;
@@ -39,8 +40,8 @@ use millpond_engines_ordered::Store;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
     Code, FeaturesActivate, FeaturesDelete, FeaturesInspect, FeaturesLookup, FeaturesRollback, FeaturesScan,
-    FeaturesVersions, Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan, Ping, Rank, Run,
-    ServerStatus, Status, Tune,
+    FeaturesUpsert, FeaturesVersions, Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan,
+    Ping, Rank, Run, ServerStatus, Status, Tune,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -71,6 +72,7 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<FeaturesLookup>(Any, Short, Ready(features_lookup::serve))
         .with_ahead(features_lookup::ahead),
     MethodSpec::of::<FeaturesScan>(Any, Unbounded, Ready(features_scan::serve)),
+    MethodSpec::of::<FeaturesUpsert>(Any, Detached, Ready(features_upsert::serve)),
     MethodSpec::of::<FeaturesInspect>(Any, Short, Ready(features_inspect::serve)),
     MethodSpec::of::<FeaturesVersions>(Any, Detached, Ready(features_versions::serve)),
     MethodSpec::of::<FeaturesActivate>(Token, Detached, Ready(features_activate::serve)),

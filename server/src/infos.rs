@@ -171,6 +171,15 @@ fn served(engines: &Catalog) -> [Info; 4] {
         let mut infos = vec![count("version", table.version())];
         infos.extend(counts(Table::METRICS, table));
         infos.push(count("dim", table.dim() as u64));
+        if let Some(overlay) = table.overlay() {
+            infos.push(group(
+                "overlay",
+                vec![
+                    count("entries", overlay.len()),
+                    count("sequence", overlay.sequence()),
+                ],
+            ));
+        }
         group(name, infos)
     });
     let stores = engines.stores.iter().map(|(name, store)| {

@@ -134,6 +134,14 @@ impl Shared {
 
 /// What to say of a store that a failure made read-only, if there is one.
 fn read_only_store(catalog: &Catalog) -> Option<String> {
+    if let Some((name, _)) = catalog
+        .overlays()
+        .find(|(_, overlay)| overlay.read_only().is_some())
+    {
+        return Some(format!(
+            "the overlay of feature table {name:?} is read-only after a failure of its log; restart to recover"
+        ));
+    }
     let mut stores = catalog.stores.iter();
     let (name, _) = stores.find(|(_, store)| store.read_only().is_some())?;
     Some(format!(
@@ -141,7 +149,7 @@ fn read_only_store(catalog: &Catalog) -> Option<String> {
     ))
 }
 
-/// Opens what a configuration names, as a start would, and closes it again; ordered stores are left alone, because opening one
+/// Opens what a configuration names, as a start would, and closes it again; ordered stores and overlays are left alone, because opening one
 /// may repair it.
 /// Returns what a start would warn of.
 ///
@@ -151,6 +159,13 @@ pub fn dry_open(config: &Config) -> Result<Vec<String>, Error> {
     let mut dry = config.clone();
     for store in dry.ordered.values_mut() {
         (store.path, store.durability) = (None, Durability::Memory);
+    }
+    for overlay in dry
+        .features
+        .values_mut()
+        .filter_map(|table| table.overlay.as_mut())
+    {
+        (overlay.path, overlay.durability) = (None, Durability::Memory);
     }
     for model in dry.models.values_mut() {
         model.batcher.instances = 1;

@@ -217,10 +217,12 @@ fn ended_of_engines(engines: &Catalog) -> Vec<String> {
         .filter(|(_, model)| !model.batcher.is_whole());
     let models = models.map(|(name, _)| format!("an instance of models.{name}"));
     let stores = engines.stores.iter().filter(|(_, store)| store.has_died());
+    let overlays = engines.overlays().filter(|(_, overlay)| overlay.has_died());
     let stages = engines.stage_threads().filter(|threads| !threads.is_whole());
     models
         .chain(stages.map(|threads| format!("a thread of stage {}", threads.name())))
         .chain(stores.map(|(name, _)| format!("the log thread of ordered.{name}")))
+        .chain(overlays.map(|(name, _)| format!("the log thread of features.{name}.overlay")))
         .collect()
 }
 

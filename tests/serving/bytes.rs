@@ -216,6 +216,7 @@ fn the_native_client_reads_offsets() {
         columns: Vec::new(),
         row_type: RowType::U8,
         unique: false,
+        map: None,
     };
     let rows = runtime.block_on(async {
         let client = Client::connect(&server.addr, Options::default()).await.unwrap();

@@ -47,6 +47,8 @@ pub struct Log {
     segment_bytes_max: u64,
     segment: Segment,
     next_sequence: u64,
+    /// Of the segments before the one that is written, their first sequences, ascending.
+    closed: Vec<u64>,
     /// Set once, by the failure that ended writing; the keeper's handles see it too.
     read_only: ReadOnly,
     buffer: Vec<u8>,
@@ -54,6 +56,7 @@ pub struct Log {
 
 struct Segment {
     path: PathBuf,
+    first_sequence: u64,
     file: Box<dyn LogFile>,
     /// Where the next group goes; everything before it is acknowledged.
     length: u64,
@@ -92,6 +95,7 @@ impl Log {
                 }
                 Segment {
                     path: path.clone(),
+                    first_sequence: header.first_sequence,
                     file: settle(format, &*disk, dir, path, sound)?,
                     length: sound.length,
                     marker: header.marker,
@@ -114,6 +118,7 @@ impl Log {
             segment_bytes_max,
             segment,
             next_sequence: sequence,
+            closed: closed(recovered, sequence),
             read_only: ReadOnly::default(),
             buffer: Vec::new(),
         })
@@ -149,6 +154,46 @@ impl Log {
         }
         self.segment.length += self.buffer.len() as u64;
         self.next_sequence += group.len() as u64;
+        Ok(())
+    }
+
+    /// The sequence of the record written next.
+    pub fn next_sequence(&self) -> u64 {
+        self.next_sequence
+    }
+
+    /// Gives up the segments that hold nothing but records up to this sequence: the keeper has them elsewhere. The one that is
+    /// written is ended first if it is among them; `number` is what the next begins with.
+    ///
+    /// # Errors
+    /// What failed; the log goes on, and what is left goes with the next call.
+    pub fn forget(&mut self, sequence: u64, number: u64) -> Result<(), Arc<Error>> {
+        if let Some(error) = self.read_only() {
+            return Err(Arc::clone(error));
+        }
+        let has_records = self.segment.length > SEGMENT_HEADER_BYTES as u64;
+        if has_records && self.next_sequence <= sequence.saturating_add(1) {
+            self.roll(number)?;
+        }
+        while let Some(&first) = self.closed.first() {
+            let behind = self.closed.get(1).unwrap_or(&self.segment.first_sequence);
+            if *behind > sequence.saturating_add(1) {
+                break;
+            }
+            let path = segment_path(&self.dir, first);
+            // The oldest goes first and for good, so that a crash leaves no hole.
+            let removed = self.disk.remove(&path);
+            removed
+                .and_then(|()| self.disk.sync_dir(&self.dir))
+                .map_err(|source| {
+                    Arc::new(Error::Write {
+                        file: path,
+                        action: "remove the segment, which is not needed any more,",
+                        source,
+                    })
+                })?;
+            self.closed.remove(0);
+        }
         Ok(())
     }
 
@@ -233,7 +278,8 @@ impl Log {
         self.sync_segment()?;
         match Segment::create(self.format, &*self.disk, &self.dir, self.next_sequence, number) {
             Ok(segment) => {
-                self.segment = segment;
+                self.closed
+                    .push(std::mem::replace(&mut self.segment, segment).first_sequence);
                 Ok(())
             }
             Err((CreateStep::Undone, source)) => Err(Arc::new(Error::Write {
@@ -254,6 +300,18 @@ impl Log {
         });
         self.read_only.get_or_init(|| error).clone()
     }
+}
+
+/// The first sequences of the segments before the last one that stays.
+fn closed(recovered: &Recovered, sequence: u64) -> Vec<u64> {
+    let mut firsts = recovered.first_sequences.clone();
+    match &recovered.last {
+        // It is written anew, under the same number.
+        LastSegment::Headless { .. } => firsts.retain(|first| *first < sequence),
+        LastSegment::Open { .. } => drop(firsts.pop()),
+        LastSegment::None => {}
+    }
+    firsts
 }
 
 /// What a failed creation left behind.
@@ -296,6 +354,7 @@ impl Segment {
         let length = SEGMENT_HEADER_BYTES as u64;
         Ok(Segment {
             path,
+            first_sequence,
             file,
             length,
             marker: header.marker,

@@ -31,7 +31,8 @@ pub struct Format {
     pub number: &'static str,
     /// What it begins at.
     pub first_number: u64,
-    /// Whether segments at the front may be gone, because what they held is kept elsewhere.
+    /// Whether segments at the front may be gone, because what they held is kept elsewhere. Sequence and number then begin with
+    /// those of the first segment that is there.
     pub may_begin_late: bool,
 }
 

@@ -60,7 +60,23 @@ pub struct Recovered {
     /// The unfinished end that is cut off, if there is one.
     pub torn_tail: Option<TornTail>,
     pub(crate) format: &'static Format,
+    /// The first sequence of each segment that is there, ascending.
+    pub(crate) first_sequences: Vec<u64>,
     pub(crate) last: LastSegment,
+}
+
+impl Recovered {
+    /// Lets a log without a segment begin with these.
+    pub fn begin_at(&mut self, sequence: u64, number: u64) {
+        if !self.has_begun() {
+            (self.next_sequence, self.next_number) = (sequence, number);
+        }
+    }
+
+    /// Whether there is a segment whose header was written.
+    pub fn has_begun(&self) -> bool {
+        matches!(self.last, LastSegment::Open { .. }) || self.segments > 1
+    }
 }
 
 /// What a keeper does with each record, in order: with its number as it stands before the record, it says what comes after it.
@@ -99,6 +115,7 @@ pub fn read(format: &'static Format, dir: &Path, apply: Apply<'_>) -> Result<Rec
         records: 0,
         torn_tail: None,
         format,
+        first_sequences: numbers.clone(),
         last: LastSegment::None,
     };
     for (i, &number) in numbers.iter().enumerate() {
@@ -158,6 +175,9 @@ impl Recovered {
             Err(error) => return Err(error),
         };
         follows(&segment.path, 8, "sequence", number, header.first_sequence)?;
+        if self.format.may_begin_late && self.first_sequences.first() == Some(&number) {
+            self.next_number = header.number;
+        }
         follows(
             &segment.path,
             16,

@@ -40,7 +40,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "fronts/*",
         &["calls", "net", "nodes", "threads", "wire/*", "fronts/answer"],
     ),
-    ("engines/features", &[]),
+    ("engines/features", &["wal"]),
     ("engines/features/build", &["engines/features"]),
     // What asks object stores needs a runtime, and lookups have none.
     ("engines/features/fetch", &["engines/features"]),

@@ -76,6 +76,17 @@ pub enum Error {
         /// The format of the file.
         found: u32,
     },
+    /// The log of an overlay.
+    #[error(transparent)]
+    OverlayLog(millpond_wal::Error),
+    /// An overlay does not go with a table.
+    #[error("overlay {}: {problem}", path.display())]
+    Overlay {
+        /// The folder of its log.
+        path: PathBuf,
+        /// What is wrong, and what to do.
+        problem: String,
+    },
     /// An argument is outside its limits.
     #[error("{name}: expected {expected}, found {found}")]
     Argument {

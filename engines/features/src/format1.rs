@@ -48,6 +48,7 @@ pub(crate) fn manifest(bytes: &[u8]) -> serde_json::Result<Manifest> {
         default_row: None,
         base: None,
         node: None,
+        folded: None,
         rows,
         created_unix_s: 0,
         source: String::new(),

@@ -45,6 +45,7 @@ mod lookup;
 mod manifest;
 mod map;
 mod node_share;
+mod overlay;
 mod prefetch;
 mod projection;
 mod received;
@@ -63,7 +64,12 @@ pub use active::{Active, activate_at_start, delete_unused_version, roll_back_at_
 pub use error::Error;
 pub use hash::text_key;
 pub use lookup::Pool;
+pub use millpond_wal::{Durability, Error as LogError, QueueError};
 pub use node_share::NodeShare;
+pub use overlay::{
+    Fold, Folded, Overlay, OverlayRecovery, OverlaySection, UPSERT_BYTES_MAX, Upsert, UpsertError, Upserted,
+    fold,
+};
 pub use projection::{Answered, Projection};
 pub use received::{VersionFiles, verify_files, version_files};
 pub use rows::Cell;

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::hash::hash;
 use crate::layer::{Layer, Said, Views};
+use crate::overlay::{Now, View};
 use crate::projection::Projection;
 use crate::rows::{Reader, Row};
 use crate::shard::Slot;
@@ -174,6 +175,56 @@ impl Table {
     /// Finds `keys` in order, hands each row to `visit`, sets the bitmap and counts the found ones.
     #[inline(always)]
     fn each<const KEYS: usize, const AHEAD: bool>(
+        &self,
+        keys: &[u64],
+        found: &mut [u8],
+        visit: impl FnMut(Option<Row<'_>>),
+    ) -> usize {
+        match self.view.as_ref().and_then(View::now) {
+            None => self.each_of_version::<KEYS, AHEAD>(keys, found, visit),
+            Some(now) => self.each_fresh(&now, keys, found, visit),
+        }
+    }
+
+    /// [`Table::each`] where an overlay has something to say.
+    #[inline(never)]
+    fn each_fresh(
+        &self,
+        now: &Now<'_>,
+        keys: &[u64],
+        found: &mut [u8],
+        mut visit: impl FnMut(Option<Row<'_>>),
+    ) -> usize {
+        let mut count = 0;
+        for (keys, found) in keys.chunks(BLOCK).zip(found.chunks_mut(BLOCK / 8)) {
+            now.prefetch(keys);
+            // Of each key in the block, whether it is there by what the overlay says; and by what it does not.
+            let (mut there, mut gone, mut at) = (0_u64, 0_u64, 0);
+            self.each_of_version::<BLOCK, true>(keys, found, |row| {
+                let Some(key) = keys.get(at) else { return };
+                now.said(*key, |said| match said {
+                    Said::Nothing => visit(row),
+                    Said::Row(row) => {
+                        there |= 1 << at;
+                        visit(Some(row));
+                    }
+                    Said::Removed => {
+                        gone |= 1 << at;
+                        visit(None);
+                    }
+                });
+                at += 1;
+            });
+            for ((bits, there), gone) in found.iter_mut().zip(there.to_le_bytes()).zip(gone.to_le_bytes()) {
+                *bits = (*bits | there) & !gone;
+                count += bits.count_ones() as usize;
+            }
+        }
+        count
+    }
+
+    #[inline(always)]
+    fn each_of_version<const KEYS: usize, const AHEAD: bool>(
         &self,
         keys: &[u64],
         found: &mut [u8],

@@ -13,6 +13,7 @@ use crate::files;
 use crate::format1;
 use crate::header::{BYTES_FORMAT, FORMAT, SHARDS_MAX};
 use crate::node_share::NodeShare;
+use crate::overlay::Folded;
 use crate::schema::{Column, Keys, NotFinite, Schema};
 
 /// The name of the file in a version folder.
@@ -43,6 +44,9 @@ pub(crate) struct Manifest {
     /// Where it has the keys of one node alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) node: Option<NodeShare>,
+    /// Of a version that has what was upserted to an overlay: up to where.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) folded: Option<FoldedEntry>,
     /// Rows of the version: those of its base count.
     pub(crate) rows: u64,
     pub(crate) created_unix_s: u64,
@@ -81,6 +85,14 @@ pub(crate) struct Base {
     pub(crate) checksum: String,
 }
 
+/// What a version has of an overlay.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FoldedEntry {
+    /// The log's history in hexadecimal, which JSON numbers could not carry exactly.
+    pub(crate) history: String,
+    pub(crate) sequence: u64,
+}
+
 /// One shard file, as the manifest describes it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ShardEntry {
@@ -100,7 +112,25 @@ fn head(rest: &[u8]) -> String {
     format!("{{\n  \"checksum\": \"{:016x}\",\n", xxh3_64(rest))
 }
 
+impl From<Folded> for FoldedEntry {
+    fn from(folded: Folded) -> FoldedEntry {
+        FoldedEntry {
+            history: format!("{:016x}", folded.history),
+            sequence: folded.sequence,
+        }
+    }
+}
+
 impl Manifest {
+    /// What it has of an overlay; nothing where the history is none.
+    pub(crate) fn folded(&self) -> Option<Folded> {
+        let folded = self.folded.as_ref()?;
+        Some(Folded {
+            history: u64::from_str_radix(&folded.history, 16).ok()?,
+            sequence: folded.sequence,
+        })
+    }
+
     /// The bytes of the file.
     pub(crate) fn encode(&self) -> Result<Vec<u8>, Error> {
         let text = serde_json::to_string_pretty(self)
@@ -245,6 +275,7 @@ mod tests {
             default_row: None,
             base: None,
             node: None,
+            folded: None,
             rows: 3,
             created_unix_s: 1_795_651_200,
             source: "films.parquet".to_owned(),

@@ -4,6 +4,7 @@
 //! position to position every key of the version comes once, and a call looks at few more slots than keys are wanted.
 
 use crate::layer::{Layer, Said};
+use crate::overlay::View;
 use crate::table::Table;
 
 /// Slots that a call may look at for each key that is wanted, and beside: some are empty, and a delta's may hide or remove.
@@ -13,7 +14,18 @@ const SLOTS_BESIDE: u64 = 1024;
 impl Table {
     /// Appends to `keys` at most `keys_max` keys that lie from `position` on; 0 is the beginning. Returns where the next
     /// call goes on, or nothing at the end. Fewer keys, or none, may come before the end.
+    ///
+    /// Keys that an overlay has beside come last. One that is upserted or removed meanwhile may come, or not.
     pub fn scan(&self, position: u64, keys_max: usize, keys: &mut Vec<u64>) -> Option<u64> {
+        match self.view.as_ref().and_then(View::now) {
+            Some(now) => self.scan_fresh(&now, position, keys_max, keys),
+            None if Table::is_beyond(position) => None,
+            None => self.scan_version(position, keys_max, keys),
+        }
+    }
+
+    /// The keys of the version alone.
+    pub(crate) fn scan_version(&self, position: u64, keys_max: usize, keys: &mut Vec<u64>) -> Option<u64> {
         let (mut begin, mut at) = (0_u64, position);
         let mut keys_left = keys_max as u64;
         let mut slots_left = keys_left.saturating_mul(SLOTS_A_KEY).saturating_add(SLOTS_BESIDE);

@@ -2,7 +2,7 @@
 //!
 //! It watches no folder itself. Its invariant: a section that passes [`Section::check`] names a folder that was there.
 
-use crate::{Error, Source, Table, version_at_start};
+use crate::{Error, OverlaySection, Source, Table, version_at_start};
 use serde::Deserialize;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -36,6 +36,8 @@ pub struct Section {
     pub source: Option<Source>,
     /// How often it looks; [`WATCH_EVERY_MS`] when left out.
     pub watch_every_ms: Option<u64>,
+    /// Fresh rows over its versions; none when left out.
+    pub overlay: Option<OverlaySection>,
 }
 
 /// How often a watched folder is looked at.
@@ -98,6 +100,7 @@ impl Section {
             watch: false,
             source: None,
             watch_every_ms: None,
+            overlay: None,
         }
     }
 
@@ -147,6 +150,9 @@ impl Section {
         self.check_watch(at)?;
         if let Some(source) = &self.source {
             source.check(&format!("{at}.source"))?;
+        }
+        if let Some(overlay) = &self.overlay {
+            overlay.check(&format!("{at}.overlay"))?;
         }
         // The first version makes the folder.
         if self.path.is_dir() || (self.source.is_some() && !self.path.exists()) {

@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::layer::{Layer, Said};
 use crate::manifest::{Base, FILE, Manifest};
 use crate::node_share::NodeShare;
+use crate::overlay::{Folded, View};
 use crate::projection::{Answered, Projection};
 use crate::rows::{Reader, Row};
 use crate::schema::{Keys, Schema};
@@ -45,6 +46,10 @@ pub struct Table {
     node: Option<NodeShare>,
     /// The version's own first, its base last; never empty. Versions that have one in common may share it.
     layers: Vec<Arc<Layer>>,
+    /// Fresh rows over it.
+    pub(crate) view: Option<View>,
+    /// Up to where it has what was upserted.
+    folded: Option<Folded>,
     /// Whether a shard is mapped, so that its file being cut would matter.
     is_mapped: bool,
     /// What lookups counted.
@@ -328,6 +333,11 @@ impl Table {
         self.rows
     }
 
+    /// Up to where it has what was upserted to an overlay, if a version of its chain was folded from one.
+    pub fn folded(&self) -> Option<Folded> {
+        self.folded
+    }
+
     /// The version's folder.
     pub fn path(&self) -> &Path {
         self.layers.first().map_or(Path::new(""), |layer| &layer.path)
@@ -440,6 +450,7 @@ fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Erro
     check_folder(version_dir, top.version)?;
     let schema = top.schema();
     let mut layers = vec![layer(version_dir, &top, &checksum, opened)?];
+    let mut folded = top.folded();
     let (mut path, mut below) = (version_dir.to_path_buf(), top.base.clone());
     let (mut rows, mut changes) = (top.rows, top.entries());
     while let Some(base) = below {
@@ -476,6 +487,7 @@ fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Erro
             return Err(Error::damaged(&path.join(FILE), "rows", expected, rows));
         }
         (rows, changes) = (manifest.rows, manifest.entries());
+        folded = folded.or(manifest.folded());
         check_folder(&base_dir, manifest.version)?;
         layers.push(layer(&base_dir, &manifest, &found, opened)?);
         (path, below) = (base_dir, manifest.base);
@@ -485,6 +497,8 @@ fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Erro
         .flat_map(|layer| &layer.shards)
         .any(Shard::is_mapped);
     Ok(Table {
+        view: None,
+        folded,
         is_mapped,
         counts: Counts::default(),
         name: top.name,

@@ -25,8 +25,9 @@ use std::time::SystemTime;
 use crate::error::Error;
 use crate::hash::{hash, shard_of};
 use crate::header::SHARDS_MAX;
-use crate::manifest::{self, KeyKind, Manifest};
+use crate::manifest::{self, FoldedEntry, KeyKind, Manifest};
 use crate::node_share::NodeShare;
+use crate::overlay::Folded;
 use crate::rows;
 use crate::schema::{Keys, ROW_BYTES_MAX, Schema, check_name};
 use crate::table::{LAYERS_MAX, Table};
@@ -77,6 +78,7 @@ pub struct Writer {
     duplicates: Duplicates,
     source: String,
     node: Option<NodeShare>,
+    folded: Option<Folded>,
     created_unix_s: u64,
     memory_bytes: usize,
     /// Where the files are until they are whole.
@@ -205,6 +207,7 @@ impl Writer {
             base,
             duplicates: Duplicates::Refused,
             source: String::new(),
+            folded: None,
             created_unix_s: source_date().unwrap_or(now.map_or(0, |now| now.as_secs())),
             memory_bytes: MEMORY_BYTES,
             unfinished,
@@ -230,6 +233,25 @@ impl Writer {
     pub fn node(mut self, node: Option<NodeShare>) -> Writer {
         self.node = node;
         self
+    }
+
+    /// Says up to where the version has what was upserted to an overlay.
+    #[must_use]
+    pub(crate) fn folded(mut self, folded: Folded) -> Writer {
+        self.folded = Some(folded);
+        self
+    }
+
+    /// Adds a row as it is stored.
+    pub(crate) fn push_stored(&mut self, key: u64, row: &[u8]) -> Result<(), Error> {
+        self.row.clear();
+        self.row.extend_from_slice(row);
+        self.push_encoded(key)
+    }
+
+    /// Removes a key, whatever it is to those who look it up.
+    pub(crate) fn remove_stored(&mut self, key: u64) -> Result<bool, Error> {
+        self.remove_key(key)
     }
 
     /// Sets when the version was made, in seconds of Unix time; `SOURCE_DATE_EPOCH`, or now, where it is not set.
@@ -410,6 +432,7 @@ impl Writer {
             default_row: self.schema.default_row.clone(),
             base: self.base.as_ref().map(|base| base.as_base()),
             node: self.node,
+            folded: self.folded.map(FoldedEntry::from),
             rows,
             created_unix_s: self.created_unix_s,
             source: self.source,

@@ -70,6 +70,7 @@ impl Whole {
             keys: self.keys,
             rows: self.rows,
             inverse: self.inverse.as_deref(),
+            overlay_sequence: None,
             active: self.active,
             missing: &self.missing,
         };

@@ -7,7 +7,7 @@ use crate::tls::Certificate;
 use millpond_calls::{Admission, CallCounts, Host as _, MapInUse, NodeCounts};
 use millpond_catalog::{LoadedModel, SwitchCounts};
 use millpond_engines_batcher::Stats;
-use millpond_engines_features::Table;
+use millpond_engines_features::{Overlay, Table};
 use millpond_engines_ordered::Store;
 use millpond_fronts_http as http;
 use millpond_fronts_native as native;
@@ -59,6 +59,7 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
         };
         engines.tables.keys().flat_map(of).collect::<Vec<_>>()
     });
+    let overlays = engines.map(|engines| engines.overlays().map(|(name, overlay)| (name, &**overlay)));
     let switches = engines.map(|engines| engines.past.iter().map(|(name, past)| (name, &*past.counts)));
     let pipelines = engines.map(|engines| engines.pipelines.iter());
     let pipelines = pipelines.map(|pipelines| pipelines.map(|(name, pipeline)| (name, &**pipeline)));
@@ -80,6 +81,7 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     page.parts(Pipeline::METRICS, "pipeline", pipelines);
     page.parts(Table::METRICS, "table", tables);
     page.labelled(Table::VERSION_METRICS, ["table", "version"], versions);
+    page.parts(Overlay::METRICS, "table", overlays);
     page.parts(SwitchCounts::METRICS, "table", switches);
     page.part(MapInUse::METRICS, map.as_ref());
     page.parts(

@@ -208,6 +208,11 @@ pub(crate) fn check_shared(config: &Config) -> Result<(), String> {
             "ordered.{name}: an ordered store can be opened by one process only; leave it out, {alone}"
         ));
     }
+    if let Some((name, _)) = config.features.iter().find(|(_, table)| table.overlay.is_some()) {
+        return Err(format!(
+            "features.{name}.overlay: the log of an overlay can be opened by one process only; leave it out, {alone}"
+        ));
+    }
     for (key, listen) in config.server.listens() {
         match listen {
             Listen::Inet(addr) if addr.port() == 0 => {

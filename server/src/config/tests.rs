@@ -365,6 +365,10 @@ fn the_shipped_example_is_whole_and_true() {
             &["features", "embeddings"],
             format!("{:?}", config.features["embeddings"]),
         ),
+        (
+            &["features", "embeddings", "overlay"],
+            format!("{:?}", config.features["embeddings"].overlay),
+        ),
         (&["ordered", "events"], format!("{:?}", config.ordered["events"])),
         (&["nodes"], format!("{:?}", Nodes::default())),
         (
@@ -409,6 +413,9 @@ fn the_shipped_example_is_whole_and_true() {
         if path[0] == "methods" {
             // Nor has a method those of all kinds.
             keys.extend(self::keys(&written, &["methods", "duplex demo"]));
+        }
+        if path == ["features", "embeddings"] {
+            keys.extend(self::keys(&written, &["features", "embeddings", "overlay"]));
         }
         if path[0] == "server" {
             for section in ["fpnn_encryption", "tls", "resp"] {

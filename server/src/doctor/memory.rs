@@ -45,7 +45,8 @@ pub(super) fn of_process(config: &Config, threads: u64) -> Vec<MemoryPart> {
         bytes: (server.in_flight_max as u64).saturating_mul(CALL_BYTES),
     });
     // A group of them is joined once more for the log.
-    let puts = match config.ordered.is_empty() {
+    let has_overlays = config.features.values().any(|table| table.overlay.is_some());
+    let puts = match config.ordered.is_empty() && !has_overlays {
         true => 0,
         false => (server.in_flight_bytes_max as u64).saturating_mul(2),
     };

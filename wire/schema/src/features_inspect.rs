@@ -48,6 +48,30 @@ schema! {
         source: Optional<Text>,
         /// Whether a mapped file was cut: lookups fail until another version serves.
         cut: Bool,
+        /// Fresh rows over the version; absent where the table takes none.
+        overlay: Optional<Overlay<'static>>,
+    }
+}
+
+schema! {
+    /// Fresh rows of a table.
+    answer Overlay {
+        /// Rows and removals.
+        entries: UInt,
+        /// Memory that they take.
+        bytes: UInt,
+        /// How much they may take.
+        bytes_max: UInt,
+        /// Sequence of the last upsert that lookups see.
+        sequence: UInt,
+        /// Up to where the version has what was upserted; 0 where it has nothing of it.
+        folded: UInt,
+        /// What an upsert survives: "memory", "logged" or "synced".
+        durability: Text,
+        /// How long a fresh row shows; until it is folded when absent.
+        ttl_ms: Optional<UInt>,
+        /// Whether its log failed: upserts are refused until a restart.
+        read_only: Bool,
     }
 }
 

@@ -19,6 +19,7 @@ pub mod features_inspect;
 pub mod features_lookup;
 pub mod features_rollback;
 pub mod features_scan;
+pub mod features_upsert;
 pub mod features_versions;
 pub mod field;
 pub mod infer;
@@ -46,6 +47,7 @@ method::methods! {
     Tune: "*tune" changes, tune::Call<'static> => tune::Answer<'static>;
     FeaturesLookup: "features.lookup" reads, features_lookup::Call<'static> => features_lookup::Answer<'static>;
     FeaturesScan: "features.scan" reads, features_scan::Call<'static> => features_scan::Answer<'static>;
+    FeaturesUpsert: "features.upsert" changes, features_upsert::Call<'static> => features_upsert::Answer<'static>;
     FeaturesInspect: "features.inspect" reads, features_inspect::Call<'static> => features_inspect::Answer<'static>;
     FeaturesVersions: "features.versions" reads, features_versions::Call<'static> => features_versions::Answer<'static>;
     FeaturesActivate: "features.activate" changes, features_activate::Call<'static> => features_versions::Answer<'static>;

@@ -83,11 +83,12 @@ fn lookups_round_trip() {
         inverse: None,
         active: None,
         missing: Vec::new(),
+        overlay_sequence: Some(9),
     };
     let json = round_trip::<features_lookup::Answer<'_>>(&features_lookup::Answer::One(rows(2)));
     assert_eq!(
         json,
-        r#"{"version":2,"dim":2,"type":"f32","found":[3],"values":[0.5,1.0,-2.0,3.5]}"#
+        r#"{"version":2,"dim":2,"type":"f32","found":[3],"values":[0.5,1.0,-2.0,3.5],"overlay_sequence":9}"#
     );
     let lookups = vec![rows(2), rows(9)];
     round_trip::<features_lookup::Answer<'_>>(&features_lookup::Answer::Many(ManyRows { lookups }));
@@ -113,6 +114,7 @@ fn rows_that_vary_in_length_come_with_offsets() {
         values: Data::U8(b"abc".to_vec()),
         offsets: Some(vec![0, 0, 3]),
         inverse: Some(inverse.to_vec()),
+        overlay_sequence: None,
         active: None,
         missing: Vec::new(),
     };
@@ -128,6 +130,7 @@ fn rows_that_vary_in_length_come_with_offsets() {
         keys: 2,
         rows: 2,
         inverse: Some(&inverse),
+        overlay_sequence: None,
         active: None,
         missing: &[],
     };
@@ -163,6 +166,32 @@ fn rows_that_vary_in_length_come_with_offsets() {
 }
 
 #[test]
+fn upserts_round_trip_and_need_keys() {
+    let call = features_upsert::Call {
+        table: "t".into(),
+        keys: None,
+        texts: Some(vec![Cow::Borrowed(b"drama")]),
+        columns: vec!["a".into()],
+        values: vec![1.5],
+        remove: Some(vec![7]),
+        remove_texts: None,
+    };
+    let json = round_trip::<features_upsert::Call<'_>>(&call);
+    assert_eq!(
+        json,
+        r#"{"table":"t","texts":["drama"],"columns":["a"],"values":[1.5],"remove":[7]}"#
+    );
+    for refused in [
+        r#"{"table":"t"}"#,
+        r#"{"table":"t","keys":[1],"texts":["a"]}"#,
+        r#"{"table":"t","remove":[1],"remove_texts":["a"]}"#,
+    ] {
+        let payload = Payload::new(Encoding::Json, refused.as_bytes()).unwrap();
+        assert!(features_upsert::Call::decode(&payload).is_err(), "{refused}");
+    }
+}
+
+#[test]
 fn rows_read_to_their_place_are_the_same_answer() {
     let kinds = [
         (RowType::F32, Data::F32(vec![1.5; 20])),
@@ -188,6 +217,7 @@ fn rows_read_to_their_place_are_the_same_answer() {
             inverse: inverse.clone(),
             active: Some(9),
             missing: missing.clone(),
+            overlay_sequence: inverse.as_ref().map(|_| 5),
         };
         let header = features_lookup::Header {
             version: 7,
@@ -198,6 +228,7 @@ fn rows_read_to_their_place_are_the_same_answer() {
             inverse: inverse.as_deref(),
             active: Some(9),
             missing: &missing,
+            overlay_sequence: inverse.as_ref().map(|_| 5),
         };
         let written = |write: &dyn Fn(&mut Encoder<'_>)| {
             let mut bytes = vec![b'1'];

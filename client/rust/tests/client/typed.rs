@@ -75,6 +75,7 @@ async fn lookups_read_rows() {
         inverse: None,
         active: None,
         missing: Vec::new(),
+        overlay_sequence: None,
     };
     let both = [rows.clone(), rows.clone()].to_vec();
     for (call, answer, expected) in [

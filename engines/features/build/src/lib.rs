@@ -24,6 +24,7 @@ mod build;
 mod diff;
 mod error;
 mod export;
+mod fold;
 mod held;
 mod input;
 mod inspect;
@@ -39,12 +40,13 @@ pub use build::{Base, BuildOptions, ColumnOptions, Progress, build};
 pub use diff::{Changes, Difference, diff};
 pub use error::{Error, Place, Problem};
 pub use export::{Exported, export};
+pub use fold::fold;
 pub use held::Held;
 pub use input::{Format, Given, Source, Stream};
 pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary};
 pub use millpond_engines_features::{
-    Active, Described, Keys, NodeShare, NotFinite, Numbers, ShardInfo, activate_at_start,
+    Active, Described, Fold, Folded, Keys, NodeShare, NotFinite, Numbers, ShardInfo, activate_at_start,
     delete_unused_version, describe_versions, roll_back_at_start, version_at_start,
 };
 pub use random::{RandomOptions, random};

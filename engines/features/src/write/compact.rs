@@ -25,12 +25,14 @@ pub fn compact(
         .source(format!("versions {:?}", table.chain()))
         .node(table.node().cloned())
         .memory_bytes(memory_bytes);
+    // What its deltas have of an overlay, it has.
+    if let Some(folded) = table.folded() {
+        writer = writer.folded(folded);
+    }
     let mut rows = 0_u64;
     table.each_row(&mut |key, row| {
         rows += 1;
-        writer.row.clear();
-        writer.row.extend_from_slice(row);
-        writer.push_encoded(key)
+        writer.push_stored(key, row)
     })?;
     table.check_whole()?;
     if rows != table.rows() {

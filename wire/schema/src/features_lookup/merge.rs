@@ -162,6 +162,7 @@ impl Merge {
             keys: self.keys,
             rows: self.keys,
             inverse: None,
+            overlay_sequence: None,
             active: None,
             missing,
         };
@@ -187,6 +188,7 @@ impl Merge {
                 .unwrap_or(Data::U8(Vec::new())),
             offsets: None,
             inverse: None,
+            overlay_sequence: None,
             active: None,
             missing,
         }

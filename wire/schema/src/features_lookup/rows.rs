@@ -120,6 +120,8 @@ pub struct Rows<'a> {
     pub offsets: Option<Vec<u32>>,
     /// Of a call with `unique`: which row each key has.
     pub inverse: Option<Vec<u32>>,
+    /// Of a table with an overlay: all upserts up to this one are in the answer.
+    pub overlay_sequence: Option<u64>,
     /// The version that serves, where another one answered.
     pub active: Option<u64>,
     /// Keys without an answer, by the node that was asked last. Their rows are zeros, and they count as not found.
@@ -145,6 +147,7 @@ impl Field for Rows<'static> {
     fn read<'a>(reader: &mut Reader<'a>) -> Read<Rows<'a>> {
         let (mut version, mut dim, mut row_type) = (Slot::Unseen, Slot::Unseen, Slot::Unseen);
         let (mut found, mut inverse, mut values) = (Slot::Unseen, Slot::Unseen, None);
+        let mut overlay_sequence = Slot::Unseen;
         let (mut active, mut missing) = (Slot::Unseen, Slot::Unseen);
         let mut offsets = Slot::Unseen;
         reader.map("a map", |reader, key| match key {
@@ -157,6 +160,7 @@ impl Field for Rows<'static> {
             b"values" => reader.later().map(|later| values = Some(later)),
             b"offsets" => fill::<Numbers>(&mut offsets, reader, "offsets"),
             b"inverse" => fill::<Numbers>(&mut inverse, reader, "inverse"),
+            b"overlay_sequence" => fill::<Optional<UInt>>(&mut overlay_sequence, reader, "overlay_sequence"),
             b"active" => fill::<Active>(&mut active, reader, "active"),
             b"missing" => fill::<AllMissing>(&mut missing, reader, "missing"),
             _ => other(reader, key, &mut None),
@@ -179,6 +183,7 @@ impl Field for Rows<'static> {
             values,
             offsets,
             inverse: take::<Numbers>(inverse, "inverse")?,
+            overlay_sequence: take::<Optional<UInt>>(overlay_sequence, "overlay_sequence")?,
             active: take::<Active>(active, "active")?,
             missing: AllMissing::own(take::<AllMissing>(missing, "missing")?),
         })
@@ -195,7 +200,13 @@ impl Field for Rows<'static> {
                 out.key("offsets");
                 out.block(offsets);
             }
-            end(rows.inverse.as_deref(), rows.active, &rows.missing, out);
+            end(
+                rows.inverse.as_deref(),
+                rows.overlay_sequence,
+                rows.active,
+                &rows.missing,
+                out,
+            );
         });
     }
 
@@ -226,6 +237,10 @@ impl Field for Rows<'static> {
                 "Of rows that vary in length, n + 1: row i is values[offsets[i]..offsets[i + 1]], and `dim` is 0.",
             ),
             key::<Numbers>("inverse", "With `unique`: which row each key of the call has."),
+            key::<Optional<UInt>>(
+                "overlay_sequence",
+                "Of a table with an overlay: all upserts up to this one are in the answer.",
+            ),
             key::<Active>("active", "The version that serves, where another one answered."),
             key::<AllMissing>(
                 "missing",
@@ -257,7 +272,17 @@ fn begin(version: u64, dim: usize, row_type: RowType, out: &mut Encoder<'_>) {
     RowType::write(&row_type, out);
 }
 
-fn end(inverse: Option<&[u32]>, active: Option<u64>, missing: &[Missing<'static>], out: &mut Encoder<'_>) {
+fn end(
+    inverse: Option<&[u32]>,
+    overlay_sequence: Option<u64>,
+    active: Option<u64>,
+    missing: &[Missing<'static>],
+    out: &mut Encoder<'_>,
+) {
+    if let Some(sequence) = overlay_sequence {
+        out.key("overlay_sequence");
+        out.uint(sequence);
+    }
     if let Some(inverse) = inverse {
         out.key("inverse");
         out.block(inverse);
@@ -287,6 +312,8 @@ pub struct Header<'a> {
     pub rows: usize,
     /// Of a call with `unique`: which row each key has.
     pub inverse: Option<&'a [u32]>,
+    /// Of a table with an overlay: all upserts up to this one are in the answer.
+    pub overlay_sequence: Option<u64>,
     /// The version that serves, where another one answers.
     pub active: Option<u64>,
     /// Keys without an answer.
@@ -310,6 +337,7 @@ impl Header<'_> {
                 values: self.row_type.numbers(&values).unwrap_or(Data::U8(values)),
                 offsets: None,
                 inverse: self.inverse.map(<[u32]>::to_vec),
+                overlay_sequence: self.overlay_sequence,
                 active: self.active,
                 missing: self.missing.to_vec(),
             };
@@ -324,7 +352,13 @@ impl Header<'_> {
             if let Some([found, values]) = out.places([found, values]) {
                 fill(found, values);
             }
-            end(self.inverse, self.active, self.missing, out);
+            end(
+                self.inverse,
+                self.overlay_sequence,
+                self.active,
+                self.missing,
+                out,
+            );
         });
     }
 }
@@ -353,6 +387,7 @@ impl Header<'_> {
                 values: Data::U8(values),
                 offsets: Some(offsets.iter().map(|end| u32::from_le_bytes(*end)).collect()),
                 inverse: self.inverse.map(<[u32]>::to_vec),
+                overlay_sequence: self.overlay_sequence,
                 active: self.active,
                 missing: self.missing.to_vec(),
             };
@@ -369,7 +404,13 @@ impl Header<'_> {
             if let Some([found, values, offsets]) = out.places([found, values, offsets]) {
                 fill(found, offsets, values);
             }
-            end(self.inverse, self.active, self.missing, out);
+            end(
+                self.inverse,
+                self.overlay_sequence,
+                self.active,
+                self.missing,
+                out,
+            );
         });
     }
 }

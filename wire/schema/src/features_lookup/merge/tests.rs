@@ -25,6 +25,7 @@ fn answer(keys: &[u64], version: u64, dim: usize, row_type: RowType) -> Vec<u8> 
         keys: keys.len(),
         rows: keys.len(),
         inverse: None,
+        overlay_sequence: None,
         active: None,
         missing: &[],
     };

@@ -1,0 +1,44 @@
+//! `millpond features fold`: writes what was upserted to a table as its next version.
+//! Its invariant: neither the log nor a server changes; switching to the version is what gives the log's space back.
+
+use clap::Args;
+use millpond_engines_features_build::{Fold as Wanted, fold};
+use std::path::PathBuf;
+
+/// Writes what the log of a table's overlay holds as the next version, a delta on the active one. A server may run meanwhile: its last
+/// upserts, which may still fail, are left to the next fold then. Activate the version to have the overlay give up what is in it.
+#[derive(Args)]
+pub(crate) struct Fold {
+    /// The table's folder.
+    #[arg(value_name = "TABLE")]
+    table: PathBuf,
+    /// The folder of the overlay's log, as features.NAME.overlay.path names it.
+    #[arg(long, value_name = "DIR")]
+    log: PathBuf,
+    /// Fold up to this sequence; all that was acknowledged for certain when left out.
+    #[arg(long)]
+    sequence: Option<u64>,
+    /// Leave out rows that are older, as features.NAME.overlay.ttl_ms says; what is folded does not grow old any more.
+    #[arg(long, value_name = "MS")]
+    ttl_ms: Option<u64>,
+    /// The version to fold onto; the active one when left out.
+    #[arg(long, value_name = "VERSION")]
+    base: Option<u64>,
+    /// Files to spread the rows over.
+    #[arg(long, default_value_t = 1)]
+    shards: u32,
+}
+
+/// What was written, for people.
+pub(crate) fn folded(arguments: &Fold) -> anyhow::Result<String> {
+    let wanted = Wanted {
+        log: &arguments.log,
+        sequence: arguments.sequence,
+        ttl_ms: arguments.ttl_ms,
+        shards: arguments.shards,
+    };
+    Ok(match fold(&arguments.table, arguments.base, &wanted)? {
+        Some((summary, folded)) => format!("{summary}\nfolded up to sequence {}", folded.sequence),
+        None => "nothing was upserted that the version does not have; no version was written".to_owned(),
+    })
+}

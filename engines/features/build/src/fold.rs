@@ -1,0 +1,32 @@
+//! A version of what was upserted to a table.
+//!
+//! It reads the overlay's log and writes a delta; what serves is not asked. Invariant: the version folded onto is the one that a
+//! start serves, unless another is named.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use millpond_engines_features::write::Summary;
+use millpond_engines_features::{self as features, Fold, Folded, Table, version_at_start};
+
+use crate::error::Error;
+use crate::next_version;
+
+/// Writes what an overlay's log holds as the next version of a table, a delta on `base` (on the active version where it is left
+/// out); nothing where that has all of it.
+///
+/// # Errors
+/// [`Error::Table`] as the engine says it.
+pub fn fold(
+    table_dir: &Path,
+    base: Option<u64>,
+    wanted: &Fold<'_>,
+) -> Result<Option<(Summary, Folded)>, Error> {
+    let base = match base {
+        Some(base) => base,
+        None => version_at_start(table_dir)?,
+    };
+    let table = Table::open_version(table_dir, Some(base))?;
+    let version = next_version(table_dir)?;
+    Ok(features::fold(Arc::new(table), table_dir, version, wanted)?)
+}

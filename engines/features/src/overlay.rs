@@ -1,0 +1,424 @@
+//! Fresh rows over a table's versions: upserts in memory, with a log.
+//!
+//! A version is never changed; the overlay is what has been written since, and lookups see it over whichever version they read.
+//! Invariants: an upsert is visible to the next lookup before it is answered, and answered only once it is as durable as
+//! configured; and a lookup takes no lock.
+
+mod clock;
+mod commit;
+mod fold;
+mod index;
+mod record;
+mod recovered;
+mod section;
+mod upsert;
+mod view;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use millpond_metrics::Metric;
+use millpond_wal::{
+    Disk, Durability, Log, LogThread, Queue, ReadOnly, RealDisk, Refused, TornTail, create_dir, lock,
+    sync_folders,
+};
+
+use crate::error::Error;
+use crate::table::Table;
+use clock::Clock;
+use commit::{Committer, Swept};
+use index::Index;
+use record::{FORMAT, layout_of};
+use recovered::{Found, Opened, begin, random_history};
+use upsert::Job;
+
+pub use fold::{Fold, fold};
+pub use record::UPSERT_BYTES_MAX;
+pub use section::OverlaySection;
+pub use upsert::{Upsert, UpsertError, Upserted};
+pub(crate) use view::{Now, View};
+
+/// Up to where a version has what was upserted: in which log's history, and which sequence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Folded {
+    /// The log's.
+    pub history: u64,
+    /// The last one that is in.
+    pub sequence: u64,
+}
+
+/// Fresh rows of one table. It is shared by the versions that serve.
+pub struct Overlay {
+    state: Arc<State>,
+    queue: Arc<Queue<Job>>,
+    thread: LogThread,
+    read_only: ReadOnly,
+    history: u64,
+    layout: u64,
+    section: OverlaySection,
+}
+
+/// What readers and the log thread share.
+pub(crate) struct State {
+    index: Arc<Index>,
+    /// Of the last upsert that is visible.
+    sequence: AtomicU64,
+    clock: Clock,
+    ttl_ms: Option<u64>,
+    durability: Durability,
+    counts: Counts,
+}
+
+#[derive(Default)]
+struct Counts {
+    upserts: AtomicU64,
+    refused: AtomicU64,
+    expired: AtomicU64,
+}
+
+/// What opening an overlay found in its log.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OverlayRecovery {
+    /// Sound records.
+    pub records: u64,
+    /// Rows and removals that they left.
+    pub entries: u64,
+    /// The unfinished end that was cut off, if there was one.
+    pub torn_tail: Option<TornTail>,
+}
+
+/// Whether a row that was written then is too old now.
+#[inline]
+fn is_old(written_ms: u64, ttl_ms: Option<u64>, now_ms: u64) -> bool {
+    ttl_ms.is_some_and(|ttl_ms| written_ms.saturating_add(ttl_ms) <= now_ms)
+}
+
+impl Overlay {
+    /// What a page has of it. Of several processes one has it.
+    pub const METRICS: &'static [Metric<Overlay>] = &[
+        Metric::gauge(
+            "millpond_overlay_entries",
+            "Fresh rows and removals over the table's versions.",
+            |overlay: &Overlay| overlay.len() as f64,
+        ),
+        Metric::gauge(
+            "millpond_overlay_bytes",
+            "Memory that they take: rows and 112 bytes each.",
+            |overlay: &Overlay| overlay.bytes() as f64,
+        ),
+        Metric::gauge(
+            "millpond_overlay_sequence",
+            "Sequence of the last upsert that lookups see.",
+            |overlay: &Overlay| overlay.sequence() as f64,
+        ),
+        Metric::gauge(
+            "millpond_overlay_read_only",
+            "1 once its log failed: lookups go on, upserts are refused until a restart.",
+            |overlay: &Overlay| f64::from(overlay.read_only().is_some()),
+        ),
+        Metric::counter(
+            "millpond_overlay_upserts_total",
+            "Upserts that were written.",
+            |overlay: &Overlay| overlay.state.counts.upserts.load(Ordering::Relaxed) as f64,
+        ),
+        Metric::counter(
+            "millpond_overlay_refused_total",
+            "Upserts that were refused because the overlay was full.",
+            |overlay: &Overlay| overlay.state.counts.refused.load(Ordering::Relaxed) as f64,
+        ),
+        Metric::counter(
+            "millpond_overlay_expired_total",
+            "Rows and removals that were freed because they were older than ttl_ms.",
+            |overlay: &Overlay| overlay.state.counts.expired.load(Ordering::Relaxed) as f64,
+        ),
+    ];
+
+    /// Opens the overlay over a table and recovers it from its log. What the table's version has folded is left out.
+    /// `queue_bytes_max` bounds the bytes of upserts that wait.
+    ///
+    /// # Errors
+    /// [`Error::OverlayLog`] where the log cannot be made or read, is open elsewhere, or is damaged in a way that no crash
+    /// explains; [`Error::Overlay`] where it does not go with the table.
+    pub fn open(
+        section: &OverlaySection,
+        table: &Table,
+        queue_bytes_max: usize,
+    ) -> Result<(Arc<Overlay>, OverlayRecovery), Error> {
+        Overlay::open_on(Arc::new(RealDisk), section, table, queue_bytes_max)
+    }
+
+    pub(crate) fn open_on(
+        disk: Arc<dyn Disk>,
+        section: &OverlaySection,
+        table: &Table,
+        queue_bytes_max: usize,
+    ) -> Result<(Arc<Overlay>, OverlayRecovery), Error> {
+        if let Some(column) = table.schema().columns.iter().find(|column| column.numbers.is_bytes()) {
+            return Err(Error::Overlay {
+                path: section.path.clone().unwrap_or_default(),
+                problem: format!(
+                    "column {:?} of the table is of bytes, and fresh rows are of numbers; serve it without an overlay",
+                    column.name
+                ),
+            });
+        }
+        let layout = layout_of(table.schema());
+        let Some(dir) = &section.path else {
+            let opened = Opened::empty(random_history());
+            return Overlay::start(opened, section, table, layout, queue_bytes_max);
+        };
+        create_dir(&FORMAT, dir).map_err(Error::OverlayLog)?;
+        let lock = lock(&FORMAT, dir).map_err(Error::OverlayLog)?;
+        let mut found = Found::default();
+        let read = millpond_wal::read(&FORMAT, dir, &mut |record, history| {
+            found.apply(record, layout);
+            Ok(history)
+        });
+        let mut recovered = read.map_err(Error::OverlayLog)?;
+        if found.has_other_layout {
+            return Err(Error::Overlay {
+                path: dir.clone(),
+                problem: "its log has rows of other columns than the table's version; serve the version that they were written over, fold them, \
+                    and begin with an empty folder"
+                    .to_owned(),
+            });
+        }
+        let floor = begin(&mut recovered, table, dir)?;
+        found.entries.retain(|_, entry| entry.sequence > floor);
+        // The process that made them may have ended before this sync; nothing is shown before it.
+        sync_folders(&FORMAT, &*disk, dir).map_err(Error::OverlayLog)?;
+        let log = Log::open(
+            &FORMAT,
+            disk,
+            dir,
+            section.durability,
+            section.segment_bytes_max,
+            &recovered,
+        );
+        let mut log = log.map_err(Error::OverlayLog)?;
+        let history = recovered.next_number;
+        if floor > 0
+            && let Err(error) = log.forget(floor, history)
+        {
+            tracing::warn!(%error, "the log of an overlay keeps segments that were folded");
+        }
+        let opened = Opened {
+            log: Some(log),
+            lock: Some(lock),
+            found,
+            history,
+            next_sequence: recovered.next_sequence,
+            records: recovered.records,
+            torn_tail: recovered.torn_tail,
+        };
+        Overlay::start(opened, section, table, layout, queue_bytes_max)
+    }
+
+    fn start(
+        opened: Opened,
+        section: &OverlaySection,
+        table: &Table,
+        layout: u64,
+        queue_bytes_max: usize,
+    ) -> Result<(Arc<Overlay>, OverlayRecovery), Error> {
+        let (index, mut writer) = Index::new();
+        let last_ms = opened.found.time_ms;
+        opened
+            .found
+            .entries
+            .into_values()
+            .for_each(|entry| writer.put(entry));
+        let state = Arc::new(State {
+            index,
+            sequence: AtomicU64::new(opened.next_sequence - 1),
+            clock: Clock::new(last_ms),
+            ttl_ms: section.ttl_ms,
+            durability: section.durability,
+            counts: Counts::default(),
+        });
+        let recovery = OverlayRecovery {
+            records: opened.records,
+            entries: state.index.len(),
+            torn_tail: opened.torn_tail,
+        };
+        let read_only = opened.log.as_ref().map(Log::watch_read_only).unwrap_or_default();
+        let committer = Committer {
+            state: Arc::clone(&state),
+            writer,
+            log: opened.log,
+            history: opened.history,
+            layout,
+            row_bytes: table.schema().row_bytes(),
+            next_sequence: opened.next_sequence,
+            bytes_max: section.bytes_max,
+            segment_bytes_max: section.segment_bytes_max,
+            swept: Swept::new(),
+        };
+        let queue = Arc::new(Queue::new(section.queue_max, queue_bytes_max));
+        let thread = LogThread::start("overlay-log", &queue, opened.lock, move |queue| {
+            committer.run(queue)
+        });
+        let overlay = Overlay {
+            state,
+            queue,
+            thread: thread.map_err(Error::OverlayLog)?,
+            read_only,
+            history: opened.history,
+            layout,
+            section: section.clone(),
+        };
+        Ok((Arc::new(overlay), recovery))
+    }
+}
+
+impl Overlay {
+    /// Hands an upsert to the log thread. `done` is called once with its end, on that thread or, where it is refused, on this one.
+    pub fn upsert(&self, upsert: Upsert, done: impl FnOnce(Result<Upserted, UpsertError>) + Send + 'static) {
+        self.push(Job::Upsert(upsert), Box::new(done));
+    }
+
+    /// Upserts and waits for the end. Not for a thread that serves calls.
+    ///
+    /// # Errors
+    /// Those that a `done` receives.
+    pub fn upsert_wait(&self, upsert: Upsert) -> Result<Upserted, UpsertError> {
+        self.wait_for(Job::Upsert(upsert))
+    }
+
+    /// Takes away what a version that serves has folded, and gives the space of its log back. To be called once no lookup reads the
+    /// version before. Waits for the log thread.
+    ///
+    /// # Errors
+    /// The log failed, or is closed.
+    pub fn forget(&self, folded: Folded) -> Result<(), UpsertError> {
+        if folded.history != self.history {
+            return Ok(());
+        }
+        self.wait_for(Job::Folded(folded.sequence)).map(drop)
+    }
+
+    fn wait_for(&self, job: Job) -> Result<Upserted, UpsertError> {
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        let done = Box::new(move |result| {
+            let _ = sender.send(result);
+        });
+        self.push(job, done);
+        let answer = receiver.recv();
+        answer.unwrap_or_else(|_| Err(millpond_wal::outcome_unknown().into()))
+    }
+
+    fn push(&self, job: Job, done: millpond_wal::Done<Job>) {
+        let (done, error) = match self.queue.push(job, done) {
+            Ok(()) => return,
+            Err(Refused::Full(_, done, error) | Refused::Ended(done, error)) => (done, error),
+        };
+        done(Err(error.into()));
+    }
+
+    /// Whether a version's rows are such that it can lie over them, and they have nothing of its log that it has not.
+    ///
+    /// # Errors
+    /// [`Error::Overlay`].
+    pub(crate) fn check_fits(&self, table: &Table) -> Result<(), Error> {
+        let problem = match table.folded() {
+            _ if layout_of(table.schema()) != self.layout => {
+                "version {} stores its columns in another way than the rows of the overlay".to_owned()
+            }
+            Some(folded) if folded.history == self.history && folded.sequence > self.sequence() => {
+                format!(
+                    "version {{}} has it folded up to sequence {}, and it ends at {}",
+                    folded.sequence,
+                    self.sequence()
+                )
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Overlay {
+            path: self.section.path.clone().unwrap_or_default(),
+            problem: problem.replace("{}", &table.version().to_string()),
+        })
+    }
+
+    /// What it was opened by.
+    pub fn section(&self) -> &OverlaySection {
+        &self.section
+    }
+
+    /// The sequence up to which a version has what was upserted; 0 where it has nothing of it.
+    pub fn folded_in(&self, table: &Table) -> u64 {
+        let folded = table.folded().filter(|folded| folded.history == self.history);
+        folded.map_or(0, |folded| folded.sequence)
+    }
+
+    /// Whether the log thread has ended by a panic: no upsert succeeds any more.
+    pub fn has_died(&self) -> bool {
+        self.queue.has_died()
+    }
+
+    /// Rows and removals.
+    pub fn len(&self) -> u64 {
+        self.state.index.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Memory that they take.
+    pub fn bytes(&self) -> u64 {
+        self.state.index.bytes()
+    }
+
+    /// Of the last upsert that lookups see.
+    pub fn sequence(&self) -> u64 {
+        self.state.sequence.load(Ordering::Acquire)
+    }
+
+    /// What upserts survive.
+    pub fn durability(&self) -> Durability {
+        self.state.durability
+    }
+
+    /// The failure that ended the writing of its log, if one did.
+    pub fn read_only(&self) -> Option<Arc<millpond_wal::Error>> {
+        self.read_only.get().cloned()
+    }
+
+    /// Lets its clock be ahead of time, for tests.
+    #[doc(hidden)]
+    pub fn skip_ms(&self, ms: u64) {
+        self.state.clock.skip(ms);
+    }
+
+    /// Refuses upserts from here on, and waits for nothing.
+    pub fn begin_close(&self) {
+        self.queue.close();
+    }
+
+    /// Finishes every upsert taken in and syncs the log, until then at most.
+    ///
+    /// # Errors
+    /// The log could not be synced, or was read-only, or the log thread died or has not ended in time.
+    pub fn close_by(&self, until: Instant) -> Result<(), millpond_wal::Error> {
+        self.thread.stop_by(&self.queue, until)
+    }
+}
+
+impl Drop for Overlay {
+    fn drop(&mut self) {
+        // A caller that needs the result calls `close_by`.
+        let _ = self.thread.stop(&self.queue);
+    }
+}
+
+impl std::fmt::Debug for Overlay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Overlay({} entries, sequence {})", self.len(), self.sequence())
+    }
+}
+
+#[cfg(test)]
+mod tests;

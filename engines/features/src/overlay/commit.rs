@@ -1,0 +1,329 @@
+//! The log thread's work: from the upserts that wait to their answers, one group at a time; and taking away what is too old or
+//! folded.
+//!
+//! Knows no threads. Invariant: nothing of a group is visible or answered before all of it is as durable as configured, and a
+//! group that fails leaves no trace in memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use millpond_wal::{Error, Failure, Log, Pending, Queue, Reply};
+
+use super::State;
+use super::index::{Entry, Writer, bytes_of};
+use super::record::{Said, Written};
+use super::upsert::{Job, Upsert, UpsertError, Upserted};
+
+/// A group is cut here, so that the first upsert of a long queue does not wait for all of it.
+const GROUP_BYTES_MAX: usize = 4 << 20;
+/// How often old rows are looked for, and at how many places then: half a million a second.
+const SWEEP: Duration = Duration::from_millis(100);
+const SWEEP_PLACES: usize = 1 << 16;
+/// How often the log is told up to when rows are too old.
+const TOLD: Duration = Duration::from_secs(1);
+
+pub(super) struct Committer {
+    pub state: Arc<State>,
+    pub writer: Writer,
+    /// `None` keeps everything in memory only.
+    pub log: Option<Log>,
+    pub history: u64,
+    pub layout: u64,
+    pub row_bytes: usize,
+    pub next_sequence: u64,
+    pub bytes_max: u64,
+    pub segment_bytes_max: u64,
+    pub swept: Swept,
+}
+
+/// How far the search for old rows is.
+pub(super) struct Swept {
+    place: usize,
+    at: Instant,
+    /// When all places were looked at for the sake of one upsert.
+    whole: Option<Instant>,
+    told: Instant,
+    /// Whether something went that the log was not told of.
+    is_untold: bool,
+}
+
+impl Swept {
+    pub fn new() -> Swept {
+        let now = Instant::now();
+        Swept {
+            place: 0,
+            at: now,
+            whole: None,
+            told: now,
+            is_untold: false,
+        }
+    }
+}
+
+/// An upsert whose rows are whole.
+struct Accepted {
+    reply: Reply<Job>,
+    /// Little-endian: of the rows, then of those that are removed.
+    keys: Vec<u8>,
+    rows: Vec<u8>,
+}
+
+/// What keys will have once the group is written, by its upserts so far: a place in the rows of one of them.
+type Ahead = HashMap<u64, Option<Vec<u8>>>;
+
+impl Committer {
+    /// Commits groups until the queue is closed and empty.
+    pub fn run(mut self, queue: &Queue<Job>) -> Result<(), Error> {
+        let segment_bytes_max = usize::try_from(self.segment_bytes_max).unwrap_or(usize::MAX);
+        let bytes_max = segment_bytes_max.min(GROUP_BYTES_MAX);
+        loop {
+            let group = match self.state.ttl_ms {
+                Some(_) => queue.take_within(bytes_max, SWEEP),
+                None => queue.take(bytes_max),
+            };
+            let Some(group) = group else { break };
+            self.commit(group);
+            self.sweep();
+        }
+        self.log.map_or(Ok(()), Log::finish)
+    }
+
+    fn commit(&mut self, group: Vec<Pending<Job>>) {
+        let read_only = self.log.as_ref().and_then(Log::read_only).cloned();
+        let is_partial =
+            |pending: &Pending<Job>| matches!(&pending.work, Job::Upsert(upsert) if upsert.parts.is_some());
+        let mut ahead = group.iter().any(is_partial).then(Ahead::new);
+        let (mut accepted, mut folded, mut more) = (Vec::new(), None, 0);
+        for Pending { work, reply, .. } in group {
+            match (work, &read_only) {
+                (work, Some(error)) => {
+                    // It may hold the last of a table, which is not to outlive the answer.
+                    drop(work);
+                    reply.send(Err(UpsertError::ReadOnly(Arc::clone(error))));
+                }
+                (Job::Folded(sequence), None) => folded = Some((sequence, reply)),
+                (Job::Upsert(upsert), None) => match self.space_for(&upsert, more) {
+                    Ok(needed) => {
+                        more += needed;
+                        accepted.push(self.accept(upsert, reply, ahead.as_mut()));
+                    }
+                    Err(error) => {
+                        self.state.counts.refused.fetch_add(1, Ordering::Relaxed);
+                        drop(upsert);
+                        reply.send(Err(error));
+                    }
+                },
+            }
+        }
+        let time_ms = self.state.clock.now_ms();
+        match self.write(&accepted, time_ms) {
+            Ok(()) => self.publish(accepted, time_ms),
+            Err(failure) => fail(accepted, &failure),
+        }
+        if let Some((sequence, reply)) = folded {
+            self.forget(sequence);
+            reply.send(Ok(Upserted {
+                sequence,
+                durability: self.state.durability,
+            }));
+        }
+    }
+
+    /// What an upsert adds to memory, beside `more` of the group's upserts before it.
+    fn space_for(&mut self, upsert: &Upsert, more: u64) -> Result<u64, UpsertError> {
+        let new = |row_bytes: usize, count: usize| bytes_of(row_bytes).saturating_mul(count as u64);
+        let most = new(self.row_bytes, upsert.keys.len()).saturating_add(new(0, upsert.remove.len()));
+        let bytes = |committer: &Committer| committer.state.index.bytes().saturating_add(more);
+        // What they replace matters only where space is short.
+        if bytes(self).saturating_add(most) <= self.bytes_max {
+            return Ok(most);
+        }
+        self.sweep_whole();
+        let grown = |(key, row_bytes): (&u64, usize)| {
+            let before = self.writer.get(*key).map_or(0, |entry| entry.bytes());
+            bytes_of(row_bytes).saturating_sub(before)
+        };
+        let rows = upsert.keys.iter().map(|key| (key, self.row_bytes));
+        let needed = rows
+            .chain(upsert.remove.iter().map(|key| (key, 0)))
+            .map(grown)
+            .sum();
+        match needed > 0 && bytes(self).saturating_add(needed) > self.bytes_max {
+            true => Err(UpsertError::Full {
+                bytes: bytes(self),
+                more: needed,
+                max: self.bytes_max,
+            }),
+            false => Ok(needed),
+        }
+    }
+
+    /// Makes rows whole that have some columns only: the others are as the row has them, or as the default row.
+    fn accept(&self, upsert: Upsert, reply: Reply<Job>, ahead: Option<&mut Ahead>) -> Accepted {
+        let keys = upsert.keys.iter().chain(&upsert.remove);
+        let keys = keys.flat_map(|key| key.to_le_bytes()).collect();
+        let Some(ahead) = ahead else {
+            return Accepted {
+                reply,
+                keys,
+                rows: upsert.rows,
+            };
+        };
+        let rows = match &upsert.parts {
+            None => upsert.rows,
+            Some(parts) => {
+                let part_bytes: usize = parts.iter().map(|(_, bytes)| bytes).sum();
+                let mut rows = Vec::with_capacity(upsert.keys.len() * self.row_bytes);
+                // A key may come twice in one upsert.
+                let mut own = Ahead::new();
+                for (&key, part) in upsert
+                    .keys
+                    .iter()
+                    .zip(upsert.rows.chunks_exact(part_bytes.max(1)))
+                {
+                    let known = own.get(&key).or_else(|| ahead.get(&key));
+                    let mut row = match known {
+                        Some(row) => row.clone().unwrap_or_else(|| upsert.base.row_of_absent()),
+                        None => upsert
+                            .base
+                            .fresh_row(key)
+                            .unwrap_or_else(|| upsert.base.row_of_absent()),
+                    };
+                    let mut part = part;
+                    for &(offset, bytes) in parts {
+                        let Some((new, rest)) = part.split_at_checked(bytes) else {
+                            break;
+                        };
+                        if let Some(old) = row.get_mut(offset..offset + bytes) {
+                            old.copy_from_slice(new);
+                        }
+                        part = rest;
+                    }
+                    rows.extend_from_slice(&row);
+                    own.insert(key, Some(row));
+                }
+                rows
+            }
+        };
+        for (&key, row) in upsert.keys.iter().zip(rows.chunks_exact(self.row_bytes.max(1))) {
+            ahead.insert(key, Some(row.to_vec()));
+        }
+        ahead.extend(upsert.remove.iter().map(|key| (*key, None)));
+        Accepted { reply, keys, rows }
+    }
+
+    fn said<'a>(&self, accepted: &'a Accepted, time_ms: u64) -> Said<'a> {
+        Said::Upsert {
+            time_ms,
+            layout: self.layout,
+            row_bytes: self.row_bytes as u32,
+            keys: &accepted.keys,
+            rows: &accepted.rows,
+        }
+    }
+
+    fn write(&mut self, group: &[Accepted], time_ms: u64) -> Result<(), Failure> {
+        let written = group.iter().map(|accepted| Written {
+            said: self.said(accepted, time_ms),
+            history: self.history,
+        });
+        let written: Vec<_> = written.collect();
+        let Some(log) = &mut self.log else { return Ok(()) };
+        log.append(&written.iter().collect::<Vec<_>>())
+    }
+
+    /// Shows the group to readers, then answers it.
+    fn publish(&mut self, group: Vec<Accepted>, time_ms: u64) {
+        let mut answers = Vec::with_capacity(group.len());
+        for accepted in group {
+            let sequence = self.next_sequence;
+            for (key, row) in self.said(&accepted, time_ms).changes() {
+                self.writer.put(Entry {
+                    key,
+                    sequence,
+                    written_ms: time_ms,
+                    row: row.map(Box::from),
+                });
+            }
+            self.next_sequence += 1;
+            self.state.sequence.store(sequence, Ordering::Release);
+            self.state.counts.upserts.fetch_add(1, Ordering::Relaxed);
+            answers.push((accepted.reply, sequence));
+        }
+        let durability = self.state.durability;
+        for (reply, sequence) in answers {
+            reply.send(Ok(Upserted { sequence, durability }));
+        }
+    }
+
+    /// Writes what is no upsert; the log's own failures show in the next upsert.
+    fn note(&mut self, said: Said<'_>) -> bool {
+        let history = self.history;
+        let Some(log) = &mut self.log else { return true };
+        let is_noted = log.append(&[&Written { said, history }]).is_ok();
+        self.next_sequence = log.next_sequence();
+        is_noted
+    }
+
+    /// Takes away what is in the version that serves, and gives its log back.
+    fn forget(&mut self, sequence: u64) {
+        let history = self.history;
+        if let Some(log) = &mut self.log
+            && let Err(error) = log.forget(sequence, history)
+        {
+            tracing::warn!(%error, "the log of an overlay keeps segments that were folded");
+        }
+        self.writer
+            .take_away(0, usize::MAX, |entry| entry.sequence <= sequence);
+        let time_ms = self.state.clock.now_ms();
+        self.note(Said::Folded { time_ms, sequence });
+    }
+
+    /// Looks at some places for rows that are too old, if it is time.
+    fn sweep(&mut self) {
+        if self.state.ttl_ms.is_none() || self.swept.at.elapsed() < SWEEP {
+            return;
+        }
+        self.swept.at = Instant::now();
+        self.swept.place = self
+            .sweep_from(self.swept.place, SWEEP_PLACES)
+            .unwrap_or_default();
+        if self.swept.is_untold && self.swept.told.elapsed() >= TOLD {
+            self.swept.told = Instant::now();
+            let time_ms = self.state.clock.now_ms();
+            let written_ms = time_ms.saturating_sub(self.state.ttl_ms.unwrap_or_default());
+            self.swept.is_untold = !self.note(Said::Expired { time_ms, written_ms });
+        }
+    }
+
+    /// At all places, for an upsert that does not fit; once a second at most.
+    fn sweep_whole(&mut self) {
+        if self.state.ttl_ms.is_none() || self.swept.whole.is_some_and(|whole| whole.elapsed() < TOLD) {
+            return;
+        }
+        self.sweep_from(0, usize::MAX);
+        self.swept.whole = Some(Instant::now());
+    }
+
+    fn sweep_from(&mut self, place: usize, places: usize) -> Option<usize> {
+        let ttl_ms = self.state.ttl_ms?;
+        let now_ms = self.state.clock.now_ms();
+        let is_old = |entry: &Entry| super::is_old(entry.written_ms, Some(ttl_ms), now_ms);
+        let (count, next) = self.writer.take_away(place, places, is_old);
+        self.state.counts.expired.fetch_add(count, Ordering::Relaxed);
+        self.swept.is_untold |= count > 0;
+        next
+    }
+}
+
+fn fail(group: Vec<Accepted>, failure: &Failure) {
+    for accepted in group {
+        let error = Arc::clone(&failure.error);
+        accepted.reply.send(Err(match failure.is_in_doubt {
+            true => UpsertError::OutcomeUnknown(error),
+            false => UpsertError::Storage(error),
+        }));
+    }
+}

@@ -1,0 +1,122 @@
+//! Folds an overlay into a version: a delta of all that its log holds up to a sequence.
+//!
+//! It changes neither the log nor the overlay: that is the activation's. Invariant: what is folded was acknowledged, and the
+//! version's manifest says up to which sequence.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use super::clock::Clock;
+use super::record::{FORMAT, layout_of};
+use super::recovered::Found;
+use super::{Folded, is_old};
+use crate::error::Error;
+use crate::table::Table;
+use crate::write::{Summary, Writer};
+
+/// What a fold takes.
+#[derive(Debug, Clone)]
+pub struct Fold<'a> {
+    /// The folder of the overlay's log.
+    pub log: &'a Path,
+    /// Up to this sequence; all that was acknowledged for certain when left out.
+    pub sequence: Option<u64>,
+    /// Rows older than that are left out.
+    pub ttl_ms: Option<u64>,
+    /// Files of the version.
+    pub shards: u32,
+}
+
+/// Writes the content of an overlay's log as the next version, a delta on `base`; nothing where there is none that the base does
+/// not have. A server may write to the log meanwhile: its last group is left to the next fold then, because it may still fail.
+///
+/// # Errors
+/// As [`Writer::create_delta`] and [`Writer::finish`]; [`Error::OverlayLog`], [`Error::Overlay`].
+pub fn fold(
+    base: Arc<Table>,
+    table_dir: &Path,
+    version: u64,
+    fold: &Fold<'_>,
+) -> Result<Option<(Summary, Folded)>, Error> {
+    let (found, folded) = read(&base, fold)?;
+    let known = base.folded().filter(|known| known.history == folded.history);
+    let floor = known.map_or(0, |known| known.sequence);
+    if folded.sequence <= floor {
+        return Ok(None);
+    }
+    let now_ms = Clock::new(found.time_ms).now_ms();
+    let mut entries: Vec<_> = found.entries.into_values().collect();
+    entries.retain(|entry| entry.sequence > floor && !is_old(entry.written_ms, fold.ttl_ms, now_ms));
+    // The same log gives the same bytes.
+    entries.sort_unstable_by_key(|entry| entry.key);
+    let writer = Writer::create_delta(table_dir, version, base, fold.shards)?;
+    let source = format!("overlay up to sequence {}", folded.sequence);
+    let mut writer = writer.source(source).folded(folded);
+    for entry in entries {
+        match &entry.row {
+            Some(row) => writer.push_stored(entry.key, row)?,
+            None => drop(writer.remove_stored(entry.key)?),
+        }
+    }
+    Ok(Some((writer.finish()?, folded)))
+}
+
+/// What the log has up to the sequence, and that sequence.
+fn read(base: &Table, fold: &Fold<'_>) -> Result<(Found, Folded), Error> {
+    if !fold.log.is_dir() {
+        return Err(Error::Overlay {
+            path: fold.log.to_path_buf(),
+            problem: "there is no such folder".to_owned(),
+        });
+    }
+    let last = last_certain(fold.log)?;
+    let problem = |problem: String| Error::Overlay {
+        path: fold.log.to_path_buf(),
+        problem,
+    };
+    let sequence = match fold.sequence {
+        Some(sequence) if sequence > last => {
+            return Err(problem(format!(
+                "its log has sequences up to {last} for certain; fold up to at most that, not {sequence}"
+            )));
+        }
+        Some(sequence) => sequence,
+        None => last,
+    };
+    let layout = layout_of(base.schema());
+    let mut found = Found::default();
+    let read = millpond_wal::read(&FORMAT, fold.log, &mut |record, history| {
+        if record.sequence <= sequence {
+            found.apply(record, layout);
+        }
+        Ok(history)
+    });
+    let recovered = read.map_err(Error::OverlayLog)?;
+    if found.has_other_layout {
+        return Err(problem(format!(
+            "its log has rows of other columns than version {} of {}; fold them onto the version that they were written over",
+            base.version(),
+            base.name()
+        )));
+    }
+    let history = recovered.next_number;
+    Ok((found, Folded { history, sequence }))
+}
+
+/// The last sequence that no failure can take back: of the last group but one while somebody writes, and of the last else.
+fn last_certain(log: &Path) -> Result<u64, Error> {
+    let is_written =
+        fs::exists(log.join("lock")).unwrap_or(true) && millpond_wal::lock(&FORMAT, log).is_err();
+    let (mut last, mut group_first) = (0, 1);
+    let read = millpond_wal::read(&FORMAT, log, &mut |record, history| {
+        last = record.sequence;
+        group_first = record.sequence.saturating_sub(record.group_index.into());
+        Ok(history)
+    });
+    read.map_err(Error::OverlayLog)?;
+    Ok(match is_written {
+        true => group_first.saturating_sub(1).min(last),
+        false => last,
+    })
+}

@@ -1,0 +1,285 @@
+//! What the overlay's log holds, as docs/formats/overlay-log.md draws it.
+//!
+//! Not the frame around it: that is the log's. Invariant: what encodes decodes to the same, and no input makes decoding panic or
+//! allocate.
+
+use millpond_wal::{Body, Fault, Format};
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::schema::Schema;
+
+const KIND_UPSERT: u8 = 1;
+const KIND_FOLDED: u8 = 2;
+const KIND_EXPIRED: u8 = 3;
+const UPSERT_HEADER_BYTES: usize = 28;
+const MARK_BYTES: usize = 16;
+const KEY_BYTES: usize = 8;
+
+/// The most bytes that one upsert's keys and rows may have, as they are stored.
+pub const UPSERT_BYTES_MAX: usize = 16 << 20;
+
+/// The overlay's log, format 1. Its number is the log's history: drawn when it began, and the same in every segment.
+pub(crate) static FORMAT: Format = Format {
+    keeper: "overlay",
+    magic: b"MPFO",
+    version: 1,
+    body_bytes_min: MARK_BYTES,
+    body_bytes_max: UPSERT_BYTES_MAX + UPSERT_HEADER_BYTES,
+    kinds: &[KIND_UPSERT, KIND_FOLDED, KIND_EXPIRED],
+    check: |kind, body| decode(kind, body).map(drop),
+    number: "history",
+    first_number: 0,
+    may_begin_late: true,
+};
+
+/// A record that is read, or about to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Said<'a> {
+    /// Rows and removals, in this order.
+    Upsert {
+        time_ms: u64,
+        /// [`layout_of`] the table.
+        layout: u64,
+        row_bytes: u32,
+        /// Little-endian: those of the rows, then those that are removed.
+        keys: &'a [u8],
+        /// As stored, one behind the other.
+        rows: &'a [u8],
+    },
+    /// All up to this sequence is in a version that serves.
+    Folded { time_ms: u64, sequence: u64 },
+    /// All that was written at this time or before is too old.
+    Expired { time_ms: u64, written_ms: u64 },
+}
+
+/// One that is written.
+pub(crate) struct Written<'a> {
+    pub said: Said<'a>,
+    pub history: u64,
+}
+
+impl Body for Written<'_> {
+    fn kind(&self) -> u8 {
+        match self.said {
+            Said::Upsert { .. } => KIND_UPSERT,
+            Said::Folded { .. } => KIND_FOLDED,
+            Said::Expired { .. } => KIND_EXPIRED,
+        }
+    }
+
+    fn number(&self) -> u64 {
+        self.history
+    }
+
+    fn bytes(&self) -> usize {
+        match self.said {
+            Said::Upsert { keys, rows, .. } => UPSERT_HEADER_BYTES + keys.len() + rows.len(),
+            _ => MARK_BYTES,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self.said {
+            Said::Upsert {
+                time_ms,
+                layout,
+                row_bytes,
+                keys,
+                rows,
+            } => {
+                out.extend_from_slice(&time_ms.to_le_bytes());
+                out.extend_from_slice(&layout.to_le_bytes());
+                out.extend_from_slice(&row_bytes.to_le_bytes());
+                let row_count = rows.len().checked_div(row_bytes as usize).unwrap_or_default();
+                out.extend_from_slice(&(row_count as u64).to_le_bytes());
+                out.extend_from_slice(keys);
+                out.extend_from_slice(rows);
+            }
+            Said::Folded {
+                time_ms,
+                sequence: what,
+            }
+            | Said::Expired {
+                time_ms,
+                written_ms: what,
+            } => {
+                out.extend_from_slice(&time_ms.to_le_bytes());
+                out.extend_from_slice(&what.to_le_bytes());
+            }
+        }
+    }
+}
+
+impl<'a> Said<'a> {
+    pub(crate) fn time_ms(&self) -> u64 {
+        match *self {
+            Said::Upsert { time_ms, .. } | Said::Folded { time_ms, .. } | Said::Expired { time_ms, .. } => {
+                time_ms
+            }
+        }
+    }
+
+    /// Of an upsert: each key with its row, or none where it is removed.
+    pub(crate) fn changes(self) -> impl Iterator<Item = (u64, Option<&'a [u8]>)> {
+        let (keys, rows, row_bytes) = match self {
+            Said::Upsert {
+                keys,
+                rows,
+                row_bytes,
+                ..
+            } => (keys, rows, (row_bytes as usize).max(1)),
+            _ => (&[][..], &[][..], 1),
+        };
+        let mut rows = rows.chunks_exact(row_bytes);
+        keys.as_chunks()
+            .0
+            .iter()
+            .map(move |key| (u64::from_le_bytes(*key), rows.next()))
+    }
+}
+
+/// Reads a body.
+pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
+    let malformed = |what: String| Err(Fault::Malformed(what));
+    if kind != KIND_UPSERT {
+        let (Some(time_ms), Some(what), MARK_BYTES) = (u64_at(body, 0), u64_at(body, 8), body.len()) else {
+            return malformed(format!("{} bytes, expected {MARK_BYTES}", body.len()));
+        };
+        return Ok(match kind {
+            KIND_FOLDED => Said::Folded {
+                time_ms,
+                sequence: what,
+            },
+            _ => Said::Expired {
+                time_ms,
+                written_ms: what,
+            },
+        });
+    }
+    let Some((header, rest)) = body.split_first_chunk::<UPSERT_HEADER_BYTES>() else {
+        return malformed(format!("{} bytes, too few for an upsert", body.len()));
+    };
+    let (time_ms, layout) = (u64_at(header, 0), u64_at(header, 8));
+    let row_bytes = header.get(16..20).and_then(<[u8]>::first_chunk);
+    let row_bytes = row_bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes));
+    let row_count = u64_at(header, 20).unwrap_or_default();
+    let rows_bytes = row_count.checked_mul(row_bytes.into());
+    let keys_bytes = rows_bytes.and_then(|bytes| (rest.len() as u64).checked_sub(bytes));
+    let fits =
+        |keys: &u64| keys.is_multiple_of(KEY_BYTES as u64) && keys / KEY_BYTES as u64 >= row_count.max(1);
+    let Some(keys_bytes) = keys_bytes.filter(fits) else {
+        return malformed(format!(
+            "{row_count} rows of {row_bytes} bytes and their keys, in {} bytes",
+            rest.len()
+        ));
+    };
+    let (keys, rows) = rest.split_at_checked(keys_bytes as usize).unwrap_or_default();
+    Ok(Said::Upsert {
+        time_ms: time_ms.unwrap_or_default(),
+        layout: layout.unwrap_or_default(),
+        row_bytes,
+        keys,
+        rows,
+    })
+}
+
+fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    let bytes = bytes.get(at..)?.first_chunk()?;
+    Some(u64::from_le_bytes(*bytes))
+}
+
+/// What the bytes of a row depend on, in one number: the columns.
+pub(crate) fn layout_of(schema: &Schema) -> u64 {
+    let columns = schema.columns.iter();
+    let columns =
+        columns.map(|column| format!("{}\0{}\0{}\n", column.name, column.numbers.as_str(), column.dim));
+    xxh3_64(columns.collect::<String>().as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use proptest::prelude::*;
+
+    fn encoded(said: Said<'_>) -> (u8, Vec<u8>) {
+        let written = Written { said, history: 9 };
+        let mut body = Vec::new();
+        written.encode(&mut body);
+        assert_eq!((body.len(), written.number()), (written.bytes(), 9));
+        (written.kind(), body)
+    }
+
+    #[test]
+    fn bytes_lie_where_the_document_draws_them() {
+        let keys = [7_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
+        let (kind, body) = encoded(Said::Upsert {
+            time_ms: 0x0102,
+            layout: 0x0304,
+            row_bytes: 3,
+            keys: &keys,
+            rows: b"row",
+        });
+        assert_eq!(kind, 1);
+        assert_eq!(&body[..16], b"\x02\x01\0\0\0\0\0\0\x04\x03\0\0\0\0\0\0");
+        assert_eq!(&body[16..28], b"\x03\0\0\0\x01\0\0\0\0\0\0\0");
+        assert_eq!(&body[28..44], &keys);
+        assert_eq!(&body[44..], b"row");
+        let said = decode(kind, &body).unwrap();
+        let changes: Vec<_> = said.changes().collect();
+        assert_eq!(changes, [(7, Some(&b"row"[..])), (8, None)]);
+        let (kind, body) = encoded(Said::Folded {
+            time_ms: 1,
+            sequence: 2,
+        });
+        assert_eq!((kind, &*body), (2, &b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0"[..]));
+        assert_eq!(
+            encoded(Said::Expired {
+                time_ms: 1,
+                written_ms: 2
+            })
+            .0,
+            3
+        );
+    }
+
+    #[test]
+    fn what_does_not_add_up_is_malformed() {
+        let keys = 7_u64.to_le_bytes();
+        let (_, body) = encoded(Said::Upsert {
+            time_ms: 0,
+            layout: 0,
+            row_bytes: 3,
+            keys: &keys,
+            rows: b"row",
+        });
+        let check = |change: &dyn Fn(&mut Vec<u8>)| {
+            let mut body = body.clone();
+            change(&mut body);
+            assert!(matches!(decode(1, &body), Err(Fault::Malformed(_))), "{body:?}");
+        };
+        check(&|body| body.truncate(27));
+        check(&|body| body[16] = 2);
+        check(&|body| body[20] = 2);
+        check(&|body| body[27] = 0xff);
+        check(&|body| body.push(0));
+        check(&|body| body.truncate(28));
+        assert!(matches!(decode(2, &[0; 17]), Err(Fault::Malformed(_))));
+    }
+
+    proptest! {
+        #[test]
+        fn any_body_is_judged_without_panic(kind in 1..4_u8, body in prop::collection::vec(any::<u8>(), 0..100), small: bool) {
+            let mut body = body;
+            if small && body.len() > 28 {
+                body[17..20].fill(0);
+                body[21..28].fill(0);
+            }
+            if let Ok(said) = decode(kind, &body) {
+                let rows = said.changes().filter(|(_, row)| row.is_some()).count();
+                let Said::Upsert { row_bytes, rows: bytes, .. } = said else { return Ok(()) };
+                prop_assert_eq!(rows * row_bytes as usize, bytes.len());
+            }
+        }
+    }
+}

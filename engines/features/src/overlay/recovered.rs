@@ -1,0 +1,113 @@
+//! What an overlay's log is found to hold, and where it goes on.
+//!
+//! Judging segments is the log's. Invariant: a sequence is given once in a history, whatever became of the log's files.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+
+use millpond_wal::{Log, Record, Recovered, TornTail};
+
+use super::index::Entry;
+use super::record::{self, Said};
+use crate::error::Error;
+use crate::table::Table;
+
+/// The log of an overlay as it was found, and where it goes on.
+pub(super) struct Opened {
+    pub log: Option<Log>,
+    pub lock: Option<File>,
+    pub found: Found,
+    pub history: u64,
+    pub next_sequence: u64,
+    pub records: u64,
+    pub torn_tail: Option<TornTail>,
+}
+
+impl Opened {
+    pub fn empty(history: u64) -> Opened {
+        Opened {
+            log: None,
+            lock: None,
+            found: Found::default(),
+            history,
+            next_sequence: 1,
+            records: 0,
+            torn_tail: None,
+        }
+    }
+}
+
+/// What a log leaves of its records.
+#[derive(Default)]
+pub(super) struct Found {
+    pub entries: HashMap<u64, Entry>,
+    /// The latest time of a record.
+    pub time_ms: u64,
+    pub has_other_layout: bool,
+}
+
+impl Found {
+    pub fn apply(&mut self, record: &Record<'_>, layout: u64) {
+        // It was checked when it was read.
+        let Ok(said) = record::decode(record.kind, record.body) else {
+            return;
+        };
+        self.time_ms = self.time_ms.max(said.time_ms());
+        match said {
+            Said::Folded { sequence, .. } => self.entries.retain(|_, entry| entry.sequence > sequence),
+            Said::Expired { written_ms, .. } => self.entries.retain(|_, entry| entry.written_ms > written_ms),
+            Said::Upsert {
+                time_ms,
+                layout: found,
+                ..
+            } => {
+                self.has_other_layout |= found != layout;
+                for (key, row) in said.changes() {
+                    let entry = Entry {
+                        key,
+                        sequence: record.sequence,
+                        written_ms: time_ms,
+                        row: row.map(Box::from),
+                    };
+                    self.entries.insert(key, entry);
+                }
+            }
+        }
+    }
+}
+
+/// Where the log goes on, or begins; and up to where the table's version has what is in it.
+pub(super) fn begin(recovered: &mut Recovered, table: &Table, dir: &Path) -> Result<u64, Error> {
+    let folded = table.folded();
+    if !recovered.has_begun() {
+        // Sequences are never given twice: a version may have those of a log that is gone.
+        match folded {
+            Some(folded) => recovered.begin_at(folded.sequence.saturating_add(1), folded.history),
+            None => recovered.begin_at(1, random_history()),
+        }
+        return Ok(0);
+    }
+    let Some(folded) = folded.filter(|folded| folded.history == recovered.next_number) else {
+        return Ok(0);
+    };
+    if folded.sequence >= recovered.next_sequence {
+        return Err(Error::Overlay {
+            path: dir.to_path_buf(),
+            problem: format!(
+                "its log ends at sequence {}, and version {} has it folded up to {}: restore the log's files, or remove them to \
+                 begin behind that",
+                recovered.next_sequence - 1,
+                table.version(),
+                folded.sequence
+            ),
+        });
+    }
+    Ok(folded.sequence)
+}
+
+/// Never zero.
+pub(super) fn random_history() -> u64 {
+    RandomState::new().hash_one(0_u8) | 1
+}

@@ -1,0 +1,71 @@
+//! `[features.NAME.overlay]`: whether a table takes fresh rows, where their log is, and how much they may take.
+//!
+//! It opens nothing. Its invariant: a section that passes [`OverlaySection::check`] has a folder exactly if upserts are to survive.
+
+use std::path::PathBuf;
+
+use millpond_wal::Durability;
+use serde::Deserialize;
+
+/// Fresh rows of one table.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct OverlaySection {
+    /// The folder of the log; made when absent. Left out with durability "memory".
+    pub path: Option<PathBuf>,
+    /// What an acknowledged upsert survives.
+    pub durability: Durability,
+    /// Memory that fresh rows and removals may take; further ones are refused.
+    pub bytes_max: u64,
+    /// How long a fresh row shows; until it is folded into a version when left out.
+    pub ttl_ms: Option<u64>,
+    /// Upserts waiting for the log; further ones are refused.
+    pub queue_max: usize,
+    /// Bytes of one log file.
+    pub segment_bytes_max: u64,
+}
+
+impl Default for OverlaySection {
+    fn default() -> OverlaySection {
+        OverlaySection {
+            path: None,
+            durability: Durability::Synced,
+            bytes_max: 256 << 20,
+            ttl_ms: None,
+            queue_max: 1024,
+            segment_bytes_max: 64 << 20,
+        }
+    }
+}
+
+impl OverlaySection {
+    /// What is known to be wrong before anything is opened. `at` is the section, as in `features.films.overlay`.
+    ///
+    /// # Errors
+    /// The problem, its key, and what to do.
+    pub fn check(&self, at: &str) -> Result<(), String> {
+        match (&self.path, self.durability) {
+            (None, Durability::Logged | Durability::Synced) => {
+                return Err(format!(
+                    "{at}.path is missing; name a folder for its log, or set durability = \"memory\""
+                ));
+            }
+            (Some(_), Durability::Memory) => {
+                return Err(format!(
+                    "{at}: an overlay with durability \"memory\" keeps no file; leave path out, or choose \"logged\" or \"synced\""
+                ));
+            }
+            _ => {}
+        }
+        for (key, found) in [
+            ("bytes_max", self.bytes_max),
+            ("queue_max", self.queue_max as u64),
+            ("ttl_ms", self.ttl_ms.unwrap_or(1)),
+        ] {
+            if found == 0 {
+                return Err(format!("{at}.{key} is 0; expected at least 1"));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,185 @@
+//! One upsert: what is written, checked before it waits for the log, and how it ends.
+//!
+//! Not how it is written (`commit`). Invariant: an upsert that was made fits its table's rows and one record of the log.
+
+use std::sync::Arc;
+
+use millpond_wal::{Durability, QueueError, Work};
+
+use super::record::UPSERT_BYTES_MAX;
+use crate::error::Error;
+use crate::rows;
+use crate::schema::Schema;
+use crate::table::Table;
+
+/// Where columns lie in a row: offset and length of each.
+pub(super) type Parts = Vec<(usize, usize)>;
+
+/// Rows that are written, and keys that are removed behind them: all of it or nothing.
+#[derive(Debug)]
+pub struct Upsert {
+    pub(super) keys: Vec<u64>,
+    /// As stored: whole rows, or `parts` of them.
+    pub(super) rows: Vec<u8>,
+    /// Where the bytes of a row go where it does not have all columns.
+    pub(super) parts: Option<Parts>,
+    pub(super) remove: Vec<u64>,
+    /// What a row is that has only some columns here; the version that served when the call came.
+    pub(super) base: Arc<Table>,
+}
+
+/// An upsert that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Upserted {
+    /// Counts upserts of the table, from 1; lookups say up to which they see them.
+    pub sequence: u64,
+    /// What it has survived to.
+    pub durability: Durability,
+}
+
+/// Why an upsert was not acknowledged.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum UpsertError {
+    /// Fresh rows may take no more memory. Nothing was written.
+    #[error(
+        "the overlay is full: its rows take {bytes} bytes of memory, the upsert needs {more} more, and {max} are allowed; fold them \
+         into a version (`millpond features fold`) and activate it, or raise bytes_max"
+    )]
+    Full {
+        /// What its rows take now.
+        bytes: u64,
+        /// What the upsert would add.
+        more: u64,
+        /// The limit.
+        max: u64,
+    },
+    /// The queue before the log is full or closed, or the log thread ended.
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+    /// The log could not be written, and nothing of the upsert will be found.
+    #[error(transparent)]
+    Storage(Arc<millpond_wal::Error>),
+    /// The log failed, and what was written of the upsert could not be cut off: it may be found after a restart.
+    #[error("the outcome of the upsert is unknown: {0}")]
+    OutcomeUnknown(Arc<millpond_wal::Error>),
+    /// An earlier failure ended the writing of the log.
+    #[error("upsert refused: {0}")]
+    ReadOnly(Arc<millpond_wal::Error>),
+}
+
+impl Upsert {
+    /// An upsert of `values`, a row of all named columns for each key (of all the table's where none is named), and of keys to
+    /// remove.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] names what does not fit, [`Error::NotFinite`] the number that the table's schema refuses.
+    pub fn new(
+        base: &Arc<Table>,
+        keys: Vec<u64>,
+        columns: &[impl AsRef<str>],
+        values: &[f32],
+        remove: Vec<u64>,
+    ) -> Result<Upsert, Error> {
+        let schema = base.schema();
+        let (named, parts) = named(schema, columns)?;
+        let row_bytes = schema.row_bytes();
+        if keys.is_empty() && remove.is_empty() {
+            return Err(Error::argument(
+                "keys",
+                "at least one key, or one to remove",
+                "none",
+            ));
+        }
+        let bytes = (keys.len().saturating_mul(row_bytes + 8)).saturating_add(remove.len().saturating_mul(8));
+        if bytes > UPSERT_BYTES_MAX {
+            let expected =
+                format!("at most {UPSERT_BYTES_MAX} bytes of rows and keys in a call; send fewer keys");
+            return Err(Error::argument("keys", expected, format!("{bytes} bytes")));
+        }
+        let dim = named.dim();
+        if values.len() != keys.len().saturating_mul(dim) {
+            let expected = format!("{dim} for each of {} keys", keys.len());
+            return Err(Error::argument(
+                "values",
+                expected,
+                format!("{} numbers", values.len()),
+            ));
+        }
+        let mut stored = Vec::with_capacity(keys.len() * named.row_bytes());
+        for (&key, row) in keys.iter().zip(values.chunks_exact(dim.max(1))) {
+            rows::encode(&named, row, &mut stored).map_err(|unfit| Error::NotFinite {
+                key,
+                position: unfit.position,
+                value: unfit.value,
+            })?;
+        }
+        Ok(Upsert {
+            keys,
+            rows: stored,
+            parts,
+            remove,
+            base: Arc::clone(base),
+        })
+    }
+}
+
+/// The schema of the named columns alone, and where they lie in a row; nothing where they are the whole row.
+fn named(schema: &Schema, columns: &[impl AsRef<str>]) -> Result<(Schema, Option<Parts>), Error> {
+    if columns.is_empty() {
+        return Ok((schema.clone(), None));
+    }
+    let mut named = Schema {
+        columns: Vec::with_capacity(columns.len().min(schema.columns.len())),
+        default_row: None,
+        ..schema.clone()
+    };
+    let mut parts = Vec::new();
+    for name in columns {
+        let name = name.as_ref();
+        let mut offset = 0;
+        let found = schema.columns.iter().find(|column| {
+            let is_it = column.name == name;
+            offset += if is_it { 0 } else { column.bytes() };
+            is_it
+        });
+        let Some(column) = found else {
+            let names: Vec<&str> = schema.columns.iter().map(|column| &*column.name).collect();
+            let shown: String = name.chars().take(64).collect();
+            return Err(Error::argument(
+                "columns",
+                format!("some of {names:?}"),
+                format!("{shown:?}"),
+            ));
+        };
+        if named.columns.contains(column) {
+            return Err(Error::argument(
+                "columns",
+                "different names",
+                format!("{name:?} twice"),
+            ));
+        }
+        named.columns.push(column.clone());
+        parts.push((offset, column.bytes()));
+    }
+    Ok((named, Some(parts)))
+}
+
+/// What the log thread is asked to do.
+pub(super) enum Job {
+    Upsert(Upsert),
+    /// All up to this sequence is in the version that serves.
+    Folded(u64),
+}
+
+impl Work for Job {
+    type Outcome = Upserted;
+    type Error = UpsertError;
+
+    fn bytes(&self) -> usize {
+        match self {
+            Job::Upsert(upsert) => 128 + upsert.rows.len() + (upsert.keys.len() + upsert.remove.len()) * 8,
+            Job::Folded(_) => 128,
+        }
+    }
+}

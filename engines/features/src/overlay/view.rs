@@ -1,0 +1,158 @@
+//! The overlay as lookups in one version see it: without what that version has folded, and without what is too old.
+//!
+//! It writes nothing. Invariant: a version and its view together show each key as it was written last.
+
+use std::sync::Arc;
+
+use super::index::{Entry, Pinned};
+use super::{Overlay, is_old};
+use crate::hash::hash;
+use crate::layer::Said;
+use crate::table::Table;
+
+/// Bits of a hash that a position has no place for.
+const CUT: u32 = 17;
+/// In a position of a scan: the keys of the versions are through, and the rest goes on in the overlay. A cursor has 48 bits for it.
+const IN_OVERLAY: u64 = 1 << 47;
+
+/// An overlay over a version.
+pub(crate) struct View {
+    pub overlay: Arc<Overlay>,
+    /// Up to this sequence the version has it.
+    floor: u64,
+}
+
+/// A view for one lookup.
+pub(crate) struct Now<'a> {
+    view: &'a View,
+    slots: Pinned,
+    now_ms: u64,
+}
+
+impl View {
+    pub(crate) fn new(overlay: &Arc<Overlay>, table: &Table) -> View {
+        View {
+            overlay: Arc::clone(overlay),
+            floor: overlay.folded_in(table),
+        }
+    }
+
+    /// For one lookup, unless there is nothing to see.
+    #[inline]
+    pub(crate) fn now(&self) -> Option<Now<'_>> {
+        let state = &self.overlay.state;
+        if state.index.len() == 0 {
+            return None;
+        }
+        Some(Now {
+            view: self,
+            slots: state.index.pin(),
+            now_ms: state.ttl_ms.map_or(0, |_| state.clock.now_ms()),
+        })
+    }
+}
+
+impl Now<'_> {
+    #[inline]
+    fn shows(&self, entry: &Entry) -> bool {
+        let ttl_ms = self.view.overlay.state.ttl_ms;
+        entry.sequence > self.view.floor && !is_old(entry.written_ms, ttl_ms, self.now_ms)
+    }
+
+    /// Asks for what [`Now::said`] of these keys reads first.
+    #[inline]
+    pub(crate) fn prefetch(&self, keys: &[u64]) {
+        keys.iter().for_each(|key| self.slots.prefetch(hash(*key)));
+    }
+
+    /// Hands what it says of a key to `read`.
+    #[inline]
+    pub(crate) fn said<R>(&self, key: u64, read: impl FnOnce(Said<'_>) -> R) -> R {
+        self.slots.find(key, hash(key), |entry| {
+            read(match entry.filter(|entry| self.shows(entry)) {
+                None => Said::Nothing,
+                Some(entry) => entry.row.as_deref().map_or(Said::Removed, Said::Row),
+            })
+        })
+    }
+}
+
+impl Table {
+    /// Lets lookups see an overlay.
+    ///
+    /// # Errors
+    /// [`Error::Overlay`](crate::Error::Overlay) where its rows are none of this version's.
+    pub fn see(&mut self, overlay: &Arc<Overlay>) -> Result<(), crate::Error> {
+        overlay.check_fits(self)?;
+        self.view = Some(View::new(overlay, self));
+        Ok(())
+    }
+
+    /// The overlay that lookups see.
+    pub fn overlay(&self) -> Option<&Arc<Overlay>> {
+        self.view.as_ref().map(|view| &view.overlay)
+    }
+
+    /// The sequence up to which a lookup from here on sees all upserts; nothing without an overlay.
+    #[inline]
+    pub fn overlay_sequence(&self) -> Option<u64> {
+        self.view.as_ref().map(|view| view.overlay.sequence())
+    }
+
+    /// The row of a key as lookups see it.
+    pub(crate) fn fresh_row(&self, key: u64) -> Option<Vec<u8>> {
+        let of_version = || self.row(key).map(<[u8]>::to_vec);
+        let Some(now) = self.view.as_ref().and_then(View::now) else {
+            return of_version();
+        };
+        let said = now.said(key, |said| match said {
+            Said::Nothing => None,
+            Said::Row(row) => Some(Some(row.to_vec())),
+            Said::Removed => Some(None),
+        });
+        said.unwrap_or_else(of_version)
+    }
+
+    /// What a lookup answers for a key that is not there, as a row is stored.
+    pub(crate) fn row_of_absent(&self) -> Vec<u8> {
+        let default_row = self.default_row().map(<[u8]>::to_vec);
+        default_row.unwrap_or_else(|| vec![0; self.schema().row_bytes()])
+    }
+
+    /// [`Table::scan`] where an overlay has something to say: keys of the version that it does not remove, then its own.
+    pub(crate) fn scan_fresh(
+        &self,
+        now: &Now<'_>,
+        position: u64,
+        keys_max: usize,
+        keys: &mut Vec<u64>,
+    ) -> Option<u64> {
+        let first = keys.len();
+        if position & IN_OVERLAY == 0 {
+            let next = self.scan_version(position, keys_max, keys);
+            let mut kept = keys.split_off(first);
+            kept.retain(|key| now.said(*key, |said| !matches!(said, Said::Removed)));
+            keys.append(&mut kept);
+            return Some(next.unwrap_or(IN_OVERLAY));
+        }
+        let is_own = |entry: &Entry| now.shows(entry) && entry.row.is_some() && !self.contains(entry.key);
+        let found = now.slots.keys_from(position & !IN_OVERLAY, keys_max, CUT, is_own);
+        let Some(last) = found.get(keys_max.max(1) - 1) else {
+            keys.extend(found.iter().map(|(_, key)| key));
+            return None;
+        };
+        // Keys that look alike in a position come together.
+        let page = found.iter().take_while(|(cut, _)| cut <= &last.0);
+        keys.extend(page.map(|(_, key)| key));
+        let next = last.0 + 1;
+        found
+            .last()
+            .is_some_and(|(cut, _)| *cut >= next)
+            .then_some(IN_OVERLAY | next)
+    }
+
+    /// Whether a position is one of an overlay, of which there is none any more.
+    pub(crate) fn is_beyond(position: u64) -> bool {
+        position & IN_OVERLAY != 0
+    }
+}

@@ -1,0 +1,193 @@
+//! The queue alone: groups, bounds, and when it stands.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use super::*;
+
+/// Takes so many bytes.
+struct Sized(usize);
+
+impl Work for Sized {
+    type Outcome = ();
+    type Error = QueueError;
+
+    fn bytes(&self) -> usize {
+        self.0
+    }
+}
+
+type Queue = super::Queue<Sized>;
+
+/// The refusal of a put of that size, if it is refused.
+fn refusal(queue: &Queue, bytes: usize) -> Option<String> {
+    match queue.push(Sized(bytes), Box::new(|_| ())) {
+        Ok(()) => None,
+        Err(Refused::Full(_, _, error)) => Some(error.to_string()),
+        Err(Refused::Ended(..)) => panic!("it has not ended"),
+    }
+}
+
+fn push(queue: &Queue, bytes: usize) -> bool {
+    refusal(queue, bytes).is_none()
+}
+
+/// Pushes puts of these sizes, then takes groups of up to `bytes_max`.
+fn check(sizes: &[usize], bytes_max: usize, expected: &[&[usize]]) {
+    let queue = Queue::new(100, 2000);
+    assert!(sizes.iter().all(|&size| push(&queue, size)));
+    queue.close();
+    let groups = std::iter::from_fn(|| queue.take(bytes_max));
+    let found: Vec<Vec<usize>> = groups
+        .map(|group| group.iter().map(|pending| pending.bytes).collect())
+        .collect();
+    assert_eq!(found, expected);
+    assert_eq!(queue.lock().bytes, 0);
+}
+
+#[test]
+fn groups_keep_order_and_bounds() {
+    check(&[], 100, &[]);
+    check(&[10, 20, 30], 100, &[&[10, 20, 30]]);
+    check(&[10, 20, 30], 30, &[&[10, 20], &[30]]);
+    check(&[10, 20, 30], 29, &[&[10], &[20], &[30]]);
+    check(&[500, 10, 500], 100, &[&[500], &[10], &[500]]);
+    check(&[10, 10], 0, &[&[10], &[10]]);
+}
+
+#[test]
+fn bytes_are_bounded_as_puts_are_and_the_refusal_says_which() {
+    let queue = Queue::new(4, 1000);
+    assert!(push(&queue, 1001), "an empty queue takes any one put");
+    let told = refusal(&queue, 8).unwrap();
+    assert!(
+        told.contains("hold 1001 bytes already, this one has 8, and 1000 are allowed"),
+        "{told}"
+    );
+    assert!(told.contains("queue_bytes_max"), "{told}");
+    assert_eq!(queue.take(usize::MAX).unwrap().len(), 1);
+    assert!([300, 300, 300].map(|bytes| push(&queue, bytes)) == [true; 3]);
+    assert!(!push(&queue, 101) && push(&queue, 100));
+    let told = refusal(&queue, 8).unwrap();
+    assert!(told.contains("4 writes wait for the log already"), "{told}");
+    assert!(told.contains("raise queue_max"), "{told}");
+}
+
+/// Groups of 100 bytes; puts of 50 keep coming while there is room for them, `per_group` for each group taken, and then
+/// none. The most bytes that waited behind a group late in the load, and how many groups it took in all.
+fn longest_queue(per_group: usize) -> (usize, usize) {
+    let queue = Queue::new(1000, 2000);
+    let (mut longest, mut groups) = (0, 0);
+    for turn in 0..200 {
+        for _ in 0..per_group {
+            push(&queue, 50);
+        }
+        groups += usize::from(queue.take(100).is_some());
+        if turn >= 100 {
+            longest = longest.max(queue.lock().bytes);
+        }
+    }
+    (longest, groups)
+}
+
+#[test]
+fn a_queue_that_stands_is_cut_to_a_few_groups() {
+    assert_eq!(longest_queue(2), (0, 200));
+    // More than the log takes: of the 2,000 bytes that may wait, three groups are left, and the log is as busy.
+    assert_eq!(longest_queue(20), (200, 200));
+}
+
+#[test]
+fn a_refusal_of_a_queue_that_stands_says_so() {
+    let queue = Queue::new(1000, 2000);
+    for _ in 0..40 {
+        while push(&queue, 50) {}
+        queue.take(100);
+    }
+    let told = refusal(&queue, 150).unwrap();
+    assert!(
+        told.contains("this one has 150, and 300 are allowed until it has drained"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_burst_of_puts_passes_and_so_does_one_after_a_queue_that_stood() {
+    let queue = Queue::new(1000, 2000);
+    let burst = || (0..40).filter(|_| push(&queue, 50)).count();
+    let drain = || {
+        while queue.lock().bytes > 0 {
+            queue.take(100);
+        }
+    };
+    for _ in 0..3 {
+        assert_eq!(burst(), 40);
+        drain();
+    }
+    for _ in 0..40 {
+        burst();
+        queue.take(100);
+    }
+    assert_eq!(queue.lock().standing.bytes_max(), Some(300));
+    assert!(burst() < 5);
+    drain();
+    assert_eq!(burst(), 40);
+}
+
+#[test]
+fn a_long_queue_that_refuses_hardly_any_put_does_not_stand() {
+    let queue = Queue::new(1000, 2000);
+    (0..40).for_each(|_| assert!(push(&queue, 50)));
+    for turn in 0..200 {
+        queue.take(100);
+        assert!(push(&queue, 50) && push(&queue, 50), "{turn}");
+        assert!(turn % 20 > 0 || !push(&queue, 50), "one too many now and then");
+    }
+    assert_eq!(queue.lock().standing.bytes_max(), None);
+}
+
+/// Thirty callers that put again as soon as they are answered, or refused: others that fill the queue cost them an episode.
+#[test]
+fn a_crowd_that_comes_back_at_once_is_refused_for_an_episode_at_most() {
+    let queue = Queue::new(1000, 2000);
+    let mut ready = 30;
+    let mut refused = vec![0; 20];
+    for turn in 0..2000 {
+        let again = (0..ready).filter(|_| !push(&queue, 50)).count();
+        refused[turn / 100] += again;
+        if (200..230).contains(&turn) {
+            (0..40).filter(|_| push(&queue, 51)).count();
+        }
+        let group = queue.take(100).unwrap();
+        ready = again + group.iter().filter(|pending| pending.bytes == 50).count();
+    }
+    assert!(refused[2] > 0, "{refused:?}");
+    assert!(refused[5..].iter().all(|refused| *refused == 0), "{refused:?}");
+}
+
+/// Episodes under a load that never ends: how many groups each took.
+#[test]
+fn episodes_become_longer_while_the_load_stays() {
+    let queue = Queue::new(1000, 2000);
+    let stands = (0..20_000).map(|_| {
+        while push(&queue, 50) {}
+        queue.take(100);
+        queue.lock().standing.bytes_max().is_some()
+    });
+    let stands: Vec<bool> = stands.collect();
+    let episodes = stands.chunk_by(|a, b| a == b).filter(|episode| episode[0]);
+    let lengths: Vec<usize> = episodes.map(<[bool]>::len).take(3).collect();
+    assert_eq!(lengths, [256, 2048, 16_384]);
+}
+
+#[test]
+fn a_reply_that_is_dropped_answers() {
+    let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+    drop(Reply::<Sized> {
+        done: Some(Box::new(move |result| sender.send(result).unwrap())),
+        panics: Arc::default(),
+    });
+    assert!(matches!(
+        receiver.recv().unwrap(),
+        Err(QueueError::OutcomeUnknown(_))
+    ));
+}
