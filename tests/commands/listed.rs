@@ -33,6 +33,10 @@ pub const LISTED: &[(&str, &str)] = &[
     ),
     ("millpond features rollback embeddings", "the same"),
     (
+        "millpond features fold",
+        "needs the log of a server that took upserts; tests/serving/upserts.rs runs it",
+    ),
+    (
         "millpond serve --config examples/plugin/plugin.toml",
         "needs the library that make builds before; the tests of plugins build and serve it",
     ),

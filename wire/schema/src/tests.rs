@@ -179,7 +179,7 @@ fn upserts_round_trip_and_need_keys() {
     let json = round_trip::<features_upsert::Call<'_>>(&call);
     assert_eq!(
         json,
-        r#"{"table":"t","texts":["drama"],"columns":["a"],"values":[1.5],"remove":[7]}"#
+        r#"{"table":"t","texts":[[100,114,97,109,97]],"columns":["a"],"values":[1.5],"remove":[7]}"#
     );
     for refused in [
         r#"{"table":"t"}"#,
