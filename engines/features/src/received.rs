@@ -75,7 +75,7 @@ mod tests {
             let path = unnamed.join(&name);
             let whole = fs::read(&path).unwrap();
             assert_eq!(whole.len() as u64, bytes);
-            let mut check = |broken: &[u8]| {
+            let check = |broken: &[u8]| {
                 fs::write(&path, broken).unwrap();
                 let problem = verify_files(&unnamed, 7).unwrap_err().to_string();
                 assert!(problem.contains(&name), "{problem}");
