@@ -44,6 +44,10 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
 }
 
 /// An answer, in the form of its call.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "most calls are of one table, and to move it costs less than to allocate"
+)]
 enum Parts<'c> {
     One(Part<'c>),
     Many(Vec<Part<'c>>),

@@ -155,7 +155,12 @@ impl Overlay {
         table: &Table,
         queue_bytes_max: usize,
     ) -> Result<(Arc<Overlay>, OverlayRecovery), Error> {
-        if let Some(column) = table.schema().columns.iter().find(|column| column.numbers.is_bytes()) {
+        if let Some(column) = table
+            .schema()
+            .columns
+            .iter()
+            .find(|column| column.numbers.is_bytes())
+        {
             return Err(Error::Overlay {
                 path: section.path.clone().unwrap_or_default(),
                 problem: format!(

@@ -6,6 +6,8 @@ use crate::config::Config;
 use crate::{Error, Member};
 use millpond_catalog::SwitchCounts;
 use millpond_engines_features::Section;
+
+#[cfg(feature = "object-store")]
 use std::time::Instant;
 
 #[cfg(feature = "object-store")]

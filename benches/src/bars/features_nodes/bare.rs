@@ -136,6 +136,7 @@ fn lengths(keys: usize, servers: &Servers) -> anyhow::Result<(Vec<u8>, usize)> {
         keys: keys.len(),
         rows: keys.len(),
         inverse: None,
+        overlay_sequence: None,
         active: None,
         missing: &[],
     };

@@ -98,6 +98,7 @@ fn said(does: Does, lookup: &Lookup<'_>) -> Option<(u8, Vec<u8>)> {
         keys: keys.len(),
         rows: keys.len(),
         inverse: None,
+        overlay_sequence: None,
         active: (version != serves).then_some(serves),
         missing: &[],
     };
