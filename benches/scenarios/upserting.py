@@ -1,0 +1,96 @@
+"""upserting.py ADDRESS TABLE CALLS PROGRAM ARGUMENT...: becomes PROGRAM, a server, while a child upserts 100 rows of its table in CALLS calls a second.
+
+The rows are those that the table has already, so that answers can be compared. A call that is refused, or a child that cannot keep its rate, ends the
+server: no figure is of a server that took fewer upserts.
+"""
+
+import os
+import random
+import signal
+import socket
+import struct
+import sys
+import time
+
+KEYS = 100
+ROWS = 1_000_000
+BATCHES = 500
+
+
+def text(value):
+    return bytes([0xA0 | len(value)]) + value.encode()
+
+
+def block(data):
+    return b"\xc5" + struct.pack(">H", len(data)) + data
+
+
+def frame(method, number, payload):
+    head = struct.pack("<4sBBBBII", b"FPNN", 1, 0x80, 1, len(method), len(payload), number)
+    return head + method.encode() + payload
+
+
+def exchange(stream, request, strict=True):
+    """The payload of the answer, which is no error where `strict`."""
+    stream.sendall(request)
+    head = stream.recv(16, socket.MSG_WAITALL)
+    status, length = head[7], struct.unpack("<I", head[8:12])[0]
+    payload = stream.recv(length, socket.MSG_WAITALL)
+    if status and strict:
+        raise ValueError(payload)
+    return payload
+
+
+def ping(table):
+    return b"\x82" + text("table") + text(table) + text("keys") + block(bytes(8))
+
+
+def batches(stream, table):
+    """Payloads of upserts: rows as lookups answer them."""
+    chosen = random.Random(7)
+    for number in range(BATCHES):
+        keys = struct.pack(f"<{KEYS}Q", *(chosen.randrange(ROWS) for _ in range(KEYS)))
+        asked = b"\x82" + text("table") + text(table) + text("keys") + block(keys)
+        answer = exchange(stream, frame("features.lookup", number, asked))
+        at = answer.index(text("values")) + len(text("values"))
+        length = struct.unpack(">H", answer[at + 1 : at + 3])[0]
+        values = answer[at + 3 : at + 3 + length]
+        yield b"\x83" + text("table") + text(table) + text("keys") + block(keys) + text("values") + block(values)
+
+
+def connected(address, server):
+    host, port = address.rsplit(":", 1)
+    while os.getppid() == server:
+        try:
+            return socket.create_connection((host, int(port)))
+        except OSError:
+            time.sleep(0.01)
+    sys.exit()
+
+
+def main(address, table, calls):
+    server, period = os.getppid(), 1 / float(calls)
+    stream = connected(address, server)
+    while b"warming up" in exchange(stream, frame("features.lookup", 0, ping(table)), False):
+        time.sleep(0.01)
+    payloads = list(batches(stream, table))
+    due = time.monotonic()
+    for number in range(sys.maxsize):
+        due += period
+        time.sleep(max(0.0, due - time.monotonic()))
+        if time.monotonic() > due + 1:
+            raise ValueError("it is a second late")
+        exchange(stream, frame("features.upsert", number & 0xFFFFFFFF, payloads[number % BATCHES]))
+
+
+if __name__ == "__main__":
+    if os.fork():
+        os.execv(sys.argv[4], sys.argv[4:])
+    parent = os.getppid()
+    try:
+        main(*sys.argv[1:4])
+    except (OSError, ValueError, IndexError, struct.error) as error:
+        # A server that has ended answers nobody.
+        if os.getppid() == parent and not isinstance(error, (ConnectionError, IndexError, struct.error)):
+            print(f"upserting: {error}", file=sys.stderr)
+            os.kill(parent, signal.SIGKILL)
