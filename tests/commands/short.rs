@@ -66,6 +66,11 @@ pub const SHORT: &[(&str, &str)] = &[
          load.client_threads=1 load.client_cpus=[] check.share=1.0",
     ),
     (
+        "r2-nodes.toml",
+        "keys.count=2000 requests.count=50 load.duration_s=0.4 load.warmup_s_max=0.1 scenario.repeats=1 load.client_cpus=[] \
+         targets.0.server.prepare=[[\"python3\",\"press/scenarios/r2_nodes.py\",\"prepare\",\"{millpond}\",\".demo/peer/nodes\",\"10\",\"2000\"]]",
+    ),
+    (
         "r2-builds.toml",
         "keys.count=2000 requests.count=100 load.duration_s=0.3 load.warmup_s_max=0.1 scenario.repeats=1 check.share=1.0",
     ),

@@ -16,6 +16,8 @@ use std::time::Duration;
 /// Codes that refuse a switch and say that nothing has changed: another goes on; a damaged version.
 const CONFLICT: u64 = 30112;
 const DAMAGED: u64 = 30111;
+/// A process of several was killed while it opened the version.
+const PROCESS_ENDED: u64 = 20001;
 
 /// Switches until the round is over.
 pub fn run(scene: &Scene<'_>) {
@@ -61,8 +63,10 @@ fn switch(scene: &Scene<'_>, connection: &mut Connection, random: &mut StdRng) -
             Tally::add(&scene.tally.refused, 1);
             let disk_failed = scene.disk_failed.load(Ordering::SeqCst);
             scene.served.refused(&asked, disk_failed);
-            let is_explained =
-                TRY_AGAIN.contains(&code) || code == CONFLICT || (code == DAMAGED && (is_cut || disk_failed));
+            let is_explained = TRY_AGAIN.contains(&code)
+                || code == CONFLICT
+                || (code == DAMAGED && (is_cut || disk_failed))
+                || (code == PROCESS_ENDED && scene.server.processes() > 1);
             if !is_explained {
                 let seen = format!("a switch to version {version} was refused with {code}: {ex}");
                 scene.tell(Broken::Version, seen);
