@@ -234,7 +234,8 @@ impl<S: Service> Reach<S> for NodePool {
             self.check(now, asked);
         }
         for links in self.links.values_mut() {
-            for link in &mut links.links {
+            // Of two calls of a turn the second may go by another map, where the node has moved.
+            for link in links.links.iter_mut().chain(&mut links.old) {
                 if !link.out.is_empty() {
                     asked.push(Outward::Send {
                         number: link.number,

@@ -30,16 +30,16 @@ impl Service for Echo {
     }
 }
 
-/// Sends every call on to a node.
+/// Sends every call on to a node: to the one whose turn the call's number says.
 struct Forwarder {
-    node: Arc<Node>,
+    nodes: Vec<Arc<Node>>,
     outbound: Outbound,
 }
 
 impl Clone for Forwarder {
     fn clone(&self) -> Forwarder {
         Forwarder {
-            node: Arc::clone(&self.node),
+            nodes: self.nodes.clone(),
             outbound: Outbound::default(),
         }
     }
@@ -47,8 +47,9 @@ impl Clone for Forwarder {
 
 impl Service for Forwarder {
     fn call(&self, call: &Call<'_>, reply: Reply<'_>) {
+        let number = call.payload.get(3).copied().unwrap_or(0);
         self.outbound.send(NodeCall {
-            node: Arc::clone(&self.node),
+            node: Arc::clone(&self.nodes[usize::from(number) % self.nodes.len()]),
             method: "echo",
             payload: call.payload.to_vec(),
             sink: Box::new(Answers(reply.later())),
@@ -114,12 +115,19 @@ struct Proxy {
 
 impl Proxy {
     fn to(address: &str, pool: PoolOptions) -> Proxy {
-        let node = Node {
-            name: "b".to_owned(),
-            addresses: vec![address.to_owned()],
+        Proxy::to_each(&[address], pool)
+    }
+
+    /// To one node that several maps have at several addresses.
+    fn to_each(addresses: &[&str], pool: PoolOptions) -> Proxy {
+        let node_at = |address: &&str| {
+            Arc::new(Node {
+                name: "b".to_owned(),
+                addresses: vec![(*address).to_owned()],
+            })
         };
         let service = Forwarder {
-            node: Arc::new(node),
+            nodes: addresses.iter().map(node_at).collect(),
             outbound: Outbound::default(),
         };
         let nodes = Arc::new(Nodes::new(NodesOptions::default()));
@@ -385,4 +393,25 @@ fn a_connection_without_calls_is_kept_open_by_pings() {
     assert_eq!(proxy.client().call(&payload(1, 0)), Ok(payload(1, 0)));
     node.join().unwrap();
     proxy.transport.close(Duration::ZERO);
+}
+
+#[test]
+fn calls_of_one_turn_reach_a_node_where_each_of_their_maps_has_it() {
+    let nodes = [(); 2].map(|()| serve(loopback(), Echo, None));
+    let addresses = [&nodes[0], &nodes[1]].map(|node| node.local_addr().to_string());
+    let proxy = Proxy::to_each(&[&addresses[0], &addresses[1]], PoolOptions::default());
+    let mut client = proxy.client();
+    let mut bytes = Vec::new();
+    for seq in 0..4 {
+        let kind = FrameKind::Twoway { method: "any", seq };
+        write_frame(&mut bytes, Encoding::Msgpack, kind, &payload(seq as u8, 10)).unwrap();
+    }
+    client.stream.write_all(&bytes).unwrap();
+    for _ in 0..4 {
+        let (seq, status, answer) = client.answer();
+        assert_eq!(status, 0, "{}", error_of(&answer));
+        assert_eq!(answer, payload(seq as u8, 10));
+    }
+    proxy.transport.close(Duration::ZERO);
+    Transport::close_all(nodes.into(), Duration::ZERO);
 }
