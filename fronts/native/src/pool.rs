@@ -192,8 +192,13 @@ impl NodePool {
     fn check<S>(&mut self, now: Instant, asked: &mut Vec<Outward<Serving<S>>>) {
         let options = Arc::clone(&self.options);
         let mut is_awaited = false;
-        for links in self.links.values_mut() {
+        let map = self.nodes.map();
+        for (name, links) in &mut self.links {
             links.forget_ended(now, options.retry);
+            // Calls that go by a map before this one may still be under way to a node that it has no more.
+            if map.as_ref().is_some_and(|map| map.find(name).is_none()) {
+                links.old.append(&mut links.links);
+            }
             let idle = links.old.extract_if(.., |link| link.wire.awaited() == 0);
             asked.extend(idle.map(|link| Outward::Close { number: link.number }));
             for link in links.links.iter_mut().chain(&mut links.old) {

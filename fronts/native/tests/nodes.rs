@@ -7,7 +7,7 @@ use millpond_calls::{
 use millpond_fronts_answer::{Reach, Serving};
 use millpond_fronts_native::{self as native, Names, NativeOptions, NodePool, PoolOptions};
 use millpond_net::{Fronts, Hints, Listener, Options, Timeouts, Transport};
-use millpond_nodes::{Node, RetryOptions};
+use millpond_nodes::{BucketMap, Node, RetryOptions};
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
 use millpond_wire_payload::{Value, decode_map};
 use millpond_wire_schema::{Code, Status};
@@ -414,4 +414,51 @@ fn calls_of_one_turn_reach_a_node_where_each_of_their_maps_has_it() {
     }
     proxy.transport.close(Duration::ZERO);
     Transport::close_all(nodes.into(), Duration::ZERO);
+}
+
+#[test]
+fn a_connection_to_a_node_that_the_map_has_no_more_ends() {
+    let map_of = |version: u64, name: &str| {
+        let text = format!(
+            "version = {version}\nbuckets = 4\nnodes = [{{ name = \"{name}\", addresses = [\"127.0.0.1:1\"] }}]"
+        );
+        Arc::new(BucketMap::from_toml(&text).unwrap())
+    };
+    let (told, ended) = mpsc::sync_channel(1);
+    let (address, node) = by_hand(move |mut stream| {
+        let (mut input, mut pings) = (Vec::new(), 0);
+        loop {
+            while let Parsed::Whole { message, len } = parse_frame(&input, Limits::default()).unwrap() {
+                let FrameKind::Twoway { method, seq } = message.kind else {
+                    panic!("{:?} is no call", message.kind)
+                };
+                pings += u32::from(method == "*ping");
+                let mut bytes = Vec::new();
+                let kind = FrameKind::Answer { status: 0, seq };
+                write_frame(&mut bytes, Encoding::Msgpack, kind, message.payload).unwrap();
+                // It may be closed by then.
+                let _ = stream.write_all(&bytes);
+                input.drain(..len);
+            }
+            let mut chunk = [0; 1024];
+            match stream.read(&mut chunk).unwrap() {
+                0 => return told.send(true).unwrap(),
+                count => input.extend_from_slice(&chunk[..count]),
+            }
+            if pings == 50 {
+                return told.send(false).unwrap();
+            }
+        }
+    });
+    let pool = PoolOptions {
+        keep_alive: Duration::from_millis(100),
+        ..PoolOptions::default()
+    };
+    let proxy = Proxy::to(&address, pool);
+    assert_eq!(proxy.nodes.offer(map_of(1, "b")), Ok(true));
+    assert_eq!(proxy.client().call(&payload(1, 0)), Ok(payload(1, 0)));
+    assert_eq!(proxy.nodes.offer(map_of(2, "c")), Ok(true));
+    assert!(ended.recv().unwrap(), "it is kept open by pings");
+    node.join().unwrap();
+    proxy.transport.close(Duration::ZERO);
 }
