@@ -198,8 +198,7 @@ impl Nodes {
                 dim,
                 found: if self.is_empty { &[] } else { merge.found() },
                 values: merge.values(),
-                default_row: default_row(&self.ask, version)
-                    .or_else(|| self.absent_row(&merge, &whole.missing)),
+                default_row: default_row(&self.ask, version).or_else(|| self.absent_row(&merge)),
             };
             whole.values = pooled.pool(&rows);
             (whole.rows, whole.row_type) = (pooled.bags(), pooled.row_type());
@@ -246,16 +245,23 @@ impl Nodes {
     }
 
     /// The row that a node answered for a key that is not there.
-    fn absent_row(&self, merge: &Merge, missing: &[Missing<'_>]) -> Option<Vec<f32>> {
-        let is_missing = |key: &u64| missing.iter().any(|missing| missing.keys.contains(key));
+    fn absent_row(&self, merge: &Merge) -> Option<Vec<f32>> {
+        // A node that is down may leave most of a large call without an answer: each key is looked at once.
+        let mut has_row = vec![true; self.keys.len()];
+        let missing = self.fan.as_ref().map_or(&[][..], FanOut::missing);
+        for at in missing.iter().flat_map(|left| &left.positions) {
+            if let Some(has_row) = has_row.get_mut(*at as usize) {
+                *has_row = false;
+            }
+        }
         let is_found = |at: usize| {
             merge
                 .found()
                 .get(at / 8)
                 .is_some_and(|byte| byte >> (at % 8) & 1 == 1)
         };
-        let mut keys = self.keys.iter().enumerate();
-        let (at, _) = keys.find(|(at, key)| !is_found(*at) && !is_missing(key))?;
+        let mut keys = has_row.iter().enumerate();
+        let (at, _) = keys.find(|(at, has_row)| !is_found(*at) && **has_row)?;
         let row_bytes = merge.dim() * size_of::<f32>();
         let row = merge.values().get(at * row_bytes..(at + 1) * row_bytes)?;
         Some(
