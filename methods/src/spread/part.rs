@@ -21,6 +21,16 @@ pub(super) enum Part {
     Nodes(Box<Nodes>),
 }
 
+impl Part {
+    /// Bytes of its rows so far.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Part::Done(whole) => whole.values.len(),
+            Part::Nodes(nodes) => nodes.merge.values().len(),
+        }
+    }
+}
+
 /// A lookup that nodes are asked for.
 pub(super) struct Nodes {
     pub(super) ask: Ask,
@@ -86,7 +96,19 @@ impl Nodes {
         self.fan.as_ref().is_none_or(FanOut::is_complete)
     }
 
-    /// What a node answered to a copy.
+    /// Why a part of so many keys, right as it is, is none of an answer: nodes cannot help that. `beside` is what the call's
+    /// other parts hold.
+    fn unfit(&self, part: &schema::Part<'_>, keys: usize, beside: usize) -> Option<Status> {
+        if part.dim == 0 && part.row_type == schema::RowType::U8 && !part.values.is_empty() {
+            return Some(varies(&self.ask.table));
+        }
+        let row_bytes = part.dim.saturating_mul(part.row_type.bytes());
+        let is_whole = keys.checked_mul(row_bytes) == Some(part.values.len());
+        let bytes = self.keys.len().saturating_mul(row_bytes).saturating_add(beside);
+        (is_whole && bytes > self.bytes_max).then(|| too_large(bytes, self.bytes_max))
+    }
+
+    /// What a node answered to a copy; `beside` is what the call's other parts hold.
     ///
     /// # Errors
     /// The whole call cannot be answered: it is wrong, or its answer too large.
@@ -94,38 +116,30 @@ impl Nodes {
         &mut self,
         route: &Route,
         (copy, node): (CopyId, NodeIndex),
-        at_version: Option<u64>,
+        (at_version, beside): (Option<u64>, usize),
         answer: Result<schema::Part<'_>, NodeError>,
         now: Instant,
     ) -> Result<(), Status> {
+        let mut is_wrong = match (&self.fan, &answer) {
+            (Some(fan), Ok(part)) => self.unfit(part, fan.positions(copy).len(), beside),
+            _ => None,
+        };
         let Some(fan) = self.fan.as_mut() else {
             return Ok(());
         };
         let mut routing = route.routing();
-        let mut is_wrong = None;
         let part = match answer {
-            Ok(part) => {
-                let bytes = self
-                    .keys
-                    .len()
-                    .saturating_mul(part.dim)
-                    .saturating_mul(part.row_type.bytes());
-                let checked = self.merge.check(&part, fan.positions(copy).len(), at_version);
-                match checked {
-                    _ if bytes > self.bytes_max => {
-                        is_wrong = Some(too_large(bytes, self.bytes_max));
-                        Err(Outcome::Rows {
-                            version: part.version,
-                            active: part.active,
-                        })
-                    }
-                    Ok(()) => Ok(part),
-                    Err(error) => {
-                        let name = route.name(node);
-                        Err(Outcome::Lost(lies(name, &error.to_string())))
-                    }
+            Ok(part) => match self.merge.check(&part, fan.positions(copy).len(), at_version) {
+                _ if is_wrong.is_some() => Err(Outcome::Rows {
+                    version: part.version,
+                    active: part.active,
+                }),
+                Ok(()) => Ok(part),
+                Err(error) => {
+                    let name = route.name(node);
+                    Err(Outcome::Lost(lies(name, &error.to_string())))
                 }
-            }
+            },
             Err(error) => {
                 if error.is_answer && is_callers_fault(error.status.code) {
                     is_wrong = Some(error.status.clone());
@@ -299,6 +313,13 @@ fn lies(name: &str, why: &str) -> Status {
     )
 }
 
+fn varies(table: &str) -> Status {
+    let ex = format!(
+        "table {table:?} has rows that vary in length, which are not put together from several servers; ask each with `map`"
+    );
+    Status::new(Code::BadArgument, ex)
+}
+
 fn too_large(bytes: usize, limit: usize) -> Status {
     let ex = format!(
         "the answer would hold {bytes} bytes of rows; the limit is {limit} (ask for fewer keys a call)"
@@ -326,4 +347,42 @@ fn is_callers_fault(code: Code) -> bool {
             | Code::Forbidden
             | Code::UnknownMethod
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use millpond_wire_schema::features_lookup::RowType;
+
+    #[test]
+    fn a_right_part_that_is_none_of_an_answer_is_not_its_nodes_fault() {
+        let check = |row_type, dim, values: usize, beside, expected: Option<Code>| {
+            let ask = Ask {
+                table: "films".to_owned(),
+                columns: Vec::new(),
+                row_type,
+                at_version: None,
+            };
+            let nodes = Nodes::new(ask, None, vec![1, 2, 3, 4], false, 100);
+            let part = schema::Part {
+                version: 1,
+                active: 1,
+                dim,
+                row_type,
+                found: vec![0].into(),
+                values: vec![0; values].into(),
+            };
+            let found = nodes.unfit(&part, 2, beside).map(|status| status.code);
+            assert_eq!(found, expected, "{part:?} beside {beside}");
+        };
+        check(RowType::F32, 6, 48, 4, None);
+        // With the call's other tables.
+        check(RowType::F32, 6, 48, 5, Some(Code::TooLarge));
+        check(RowType::F32, 7, 56, 0, Some(Code::TooLarge));
+        // What does not hold what it says is a lie, however large.
+        check(RowType::F32, usize::MAX, 48, 0, None);
+        check(RowType::F32, 0, 48, 0, None);
+        check(RowType::U8, 0, 0, 0, None);
+        check(RowType::U8, 0, 11, 0, Some(Code::BadArgument));
+    }
 }

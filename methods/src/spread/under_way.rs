@@ -77,6 +77,10 @@ impl UnderWay {
                 return call.fail(&status, outbound);
             }
             call.send(&shared, at, outbound, now);
+            if call.detached.is_none() {
+                // It was wrong, so no node is asked for its other parts.
+                return;
+            }
         }
         call.has_begun = true;
         if call.detached.is_some() {
@@ -195,10 +199,13 @@ impl UnderWay {
         now: Instant,
     ) {
         let UnderWay { begun, parts, .. } = self;
+        let others = parts.iter().enumerate().filter(|(other, _)| *other != at);
+        let beside = others.map(|(_, part)| part.bytes()).sum();
         let Some(Part::Nodes(nodes)) = parts.get_mut(at) else {
             return;
         };
-        let taken = nodes.take(&begun.route, (next.copy, next.node), next.at_version, answer, now);
+        let copy = (next.copy, next.node);
+        let taken = nodes.take(&begun.route, copy, (next.at_version, beside), answer, now);
         if let Err(status) = taken {
             self.fail(&status, outbound);
         }
