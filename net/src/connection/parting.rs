@@ -15,7 +15,9 @@ impl<L: Local> Connection<L> {
     /// Everything is sent: ends the stream, and leaves a peer that has not closed itself time to read.
     pub(super) fn finish(&mut self, net: &Net, buffers: &mut Buffers) -> After {
         self.link.end_layer();
-        if self.has_ended || rustix::net::shutdown(&self.link.socket, Shutdown::Write).is_err() {
+        // Where this side opened it, no answer could be lost, and its calls are to hear at once that none comes.
+        let is_own = matches!(self.link.kind, Kind::Opened(_));
+        if self.has_ended || is_own || rustix::net::shutdown(&self.link.socket, Shutdown::Write).is_err() {
             return After::End;
         }
         self.link.phase = Phase::Lingering;
@@ -130,6 +132,18 @@ mod tests {
         fn give_up(&mut self) {
             self.0.set(self.0.get() + 1);
         }
+    }
+
+    #[test]
+    fn a_connection_that_this_side_opened_does_not_linger() {
+        let check = |kind, expected| {
+            let mut rig = Rig::connected();
+            rig.connection.link.kind = kind;
+            let after = rig.connection.part(&rig.net, &mut rig.buffers, Goodbye::Stop);
+            assert_eq!(after, expected, "{kind:?}");
+        };
+        check(Kind::Served, After::Linger);
+        check(Kind::Opened(1), After::End);
     }
 
     #[test]
