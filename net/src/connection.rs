@@ -230,6 +230,9 @@ impl<L: Local> Connection<L> {
                 return self.tell_gone();
             }
         };
+        if matches!(self.link.kind, Kind::Opened(_)) {
+            self.session.heard(local);
+        }
         if count < most && !self.has_hung_up {
             // An event will come for what follows.
             self.is_readable = false;

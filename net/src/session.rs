@@ -105,6 +105,9 @@ pub trait Session<L> {
     /// A connection that this side opened is open.
     fn opened(&mut self, _local: &L) {}
 
+    /// Bytes came on a connection that this side opened; they may be too few for a message.
+    fn heard(&mut self, _local: &L) {}
+
     /// A connection that this side opened is over, `error` being why it never was open, if it was not. Nothing follows.
     fn ended(&mut self, _local: &L, _error: Option<io::Error>) {}
 

@@ -129,7 +129,6 @@ pub(crate) struct NodeSession {
 impl<S: Service> Session<Serving<S>> for NodeSession {
     fn receive(&mut self, local: &Serving<S>, turn: &mut Turn<'_>, input: &[u8]) -> Received<Serving<S>> {
         let mut inner = self.wire.inner();
-        inner.heard = local.began();
         let malformed = |inner: &mut Inner, what: String| {
             limited!(
                 warn,
@@ -190,6 +189,11 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
         inner.state = State::Open;
         inner.heard = local.began();
         inner.counts.connects.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn heard(&mut self, local: &Serving<S>) {
+        // The rest of a large answer may take longer than a node may be silent.
+        self.wire.inner().heard = local.began();
     }
 
     fn ended(&mut self, local: &Serving<S>, error: Option<io::Error>) {

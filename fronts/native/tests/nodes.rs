@@ -462,3 +462,31 @@ fn a_connection_to_a_node_that_the_map_has_no_more_ends() {
     node.join().unwrap();
     proxy.transport.close(Duration::ZERO);
 }
+
+#[test]
+fn a_node_whose_answer_takes_long_to_come_is_heard_all_the_while() {
+    const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+    let (address, node) = by_hand(|mut stream| {
+        let _ = stream.read(&mut [0; 64]);
+        let mut bytes = Vec::new();
+        let kind = FrameKind::Answer { status: 0, seq: 1 };
+        write_frame(&mut bytes, Encoding::Msgpack, kind, &payload(7, 1000)).unwrap();
+        let began = Instant::now();
+        // Each piece comes soon after the one before, and all of them later than a silent node may be.
+        let pieces = bytes.len().div_ceil(20);
+        for piece in bytes.chunks(pieces) {
+            stream.write_all(piece).unwrap();
+            std::thread::sleep(ANSWER_TIMEOUT / 10);
+        }
+        assert!(began.elapsed() > ANSWER_TIMEOUT);
+        let _ = stream.read_to_end(&mut Vec::new());
+    });
+    let pool = PoolOptions {
+        answer_timeout: ANSWER_TIMEOUT,
+        ..PoolOptions::default()
+    };
+    let proxy = Proxy::to(&address, pool);
+    assert_eq!(proxy.client().call(&payload(7, 1000)), Ok(payload(7, 1000)));
+    proxy.transport.close(Duration::ZERO);
+    node.join().unwrap();
+}
