@@ -140,6 +140,10 @@ impl Log {
     /// What failed, and whether it left a trace.
     pub fn append<B: Body>(&mut self, group: &[&B]) -> Result<(), Failure> {
         let Some(first) = group.first() else { return Ok(()) };
+        if let Some(error) = self.read_only() {
+            // What was left in doubt is behind the segment's end; nothing may be written over it.
+            return Err(Failure::without_trace(Arc::clone(error)));
+        }
         let bytes: usize = group.iter().map(|body| FRAME_BYTES + body.bytes()).sum();
         let has_records = self.segment.length > SEGMENT_HEADER_BYTES as u64;
         if has_records && self.segment.length + bytes as u64 > self.segment_bytes_max {

@@ -13,6 +13,8 @@ use super::*;
 use crate::schema::{Column, NotFinite, Numbers, Schema};
 use crate::write::Writer;
 
+mod hard;
+
 const QUEUE_BYTES: usize = 1 << 20;
 
 /// A table of two columns with the keys 0 to 9, and an overlay over it.

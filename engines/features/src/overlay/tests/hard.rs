@@ -1,0 +1,42 @@
+//! What failures, crowded places and rows of few columns must not do to an overlay.
+
+use super::super::record::{Said, Written};
+use super::*;
+
+#[test]
+fn a_log_that_failed_is_written_no_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let (disk, shared) = FailingDisk::new();
+    let read = || millpond_wal::read(&FORMAT, dir.path(), &mut |_, history| Ok(history));
+    let mut begun = read().unwrap();
+    begun.begin_at(1, 9);
+    let mut log = Log::open(&FORMAT, shared, dir.path(), Durability::Synced, 300, &begun).unwrap();
+    let keys = [7; 160];
+    let upsert = Written {
+        said: Said::Upsert {
+            time_ms: 1,
+            layout: 1,
+            row_bytes: 0,
+            keys: &keys,
+            rows: &[],
+        },
+        history: 9,
+    };
+    assert!(log.append(&[&upsert]).is_ok());
+    disk.plan(Plan {
+        fail_sync_dir: true,
+        ..Plan::default()
+    });
+    assert!(log.append(&[&upsert]).is_err(), "the next segment is in doubt");
+    disk.plan(Plan::default());
+    let expired = Written {
+        said: Said::Expired {
+            time_ms: 2,
+            written_ms: 1,
+        },
+        history: 9,
+    };
+    // It would fit into the segment before.
+    assert!(log.append(&[&expired]).is_err());
+    assert_eq!(read().unwrap().next_sequence, 2);
+}
