@@ -264,6 +264,9 @@ impl Committer {
         let Some(log) = &mut self.log else { return true };
         let is_noted = log.append(&[&Written { said, history }]).is_ok();
         self.next_sequence = log.next_sequence();
+        // A fold may end here; lookups see all upserts up to it, as there are none but those before.
+        let last = self.next_sequence.saturating_sub(1);
+        self.state.sequence.store(last, Ordering::Release);
         is_noted
     }
 

@@ -40,3 +40,17 @@ fn a_log_that_failed_is_written_no_more() {
     assert!(log.append(&[&expired]).is_err());
     assert_eq!(read().unwrap().next_sequence, 2);
 }
+
+#[test]
+fn a_fold_that_ends_in_a_note_is_served() {
+    let mut bed = Bed::new(|_| ());
+    bed.upsert(&[1], &[1.0; 3]).unwrap();
+    let nothing = Folded {
+        history: bed.overlay().history,
+        sequence: 0,
+    };
+    bed.overlay().forget(nothing).unwrap();
+    bed.overlay().forget(nothing).unwrap();
+    assert_eq!(bed.fold().unwrap().sequence, 2);
+    bed.check(1, Some([1.0; 3]));
+}
