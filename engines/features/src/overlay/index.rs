@@ -15,7 +15,7 @@ use crate::prefetch::prefetch;
 pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 112;
 /// Places of the smallest index, as a power of two, beside the tail.
 const BITS_MIN: u32 = 6;
-/// Places behind the last home: probing never wraps around, so that places ascend as hashes do.
+/// Places behind the last home, or twice as many until all fit: probing never wraps around, so that places ascend as hashes do.
 const TAIL: usize = 64;
 
 /// What was written of a key last.
@@ -61,8 +61,8 @@ pub(crate) struct Slots {
 pub(crate) type Pinned = Guard<Arc<Slots>>;
 
 impl Slots {
-    fn new(bits: u32) -> Slots {
-        let places = (1 << bits) + TAIL;
+    fn new(bits: u32, tail: usize) -> Slots {
+        let places = (1 << bits) + tail;
         Slots {
             bits,
             marks: (0..places).map(|_| AtomicU32::new(0)).collect(),
@@ -180,7 +180,7 @@ impl Index {
     /// Without an entry, and the one writer it has.
     pub(crate) fn new() -> (Arc<Index>, Writer) {
         let index = Arc::new(Index {
-            slots: ArcSwap::from_pointee(Slots::new(BITS_MIN)),
+            slots: ArcSwap::from_pointee(Slots::new(BITS_MIN, TAIL)),
             entries: AtomicU64::new(0),
             bytes: AtomicU64::new(0),
         });
@@ -240,15 +240,16 @@ impl Writer {
         while 1_u64 << bits < self.index.len().saturating_mul(4) {
             bits += 1;
         }
+        let mut tail = TAIL;
         loop {
-            let slots = Slots::new(bits);
+            let slots = Slots::new(bits, tail);
             if let Some((used, put)) = self.moved(&slots, entry) {
                 self.used = used;
                 self.index.slots.store(Arc::new(slots));
                 return put;
             }
-            // Too many keys in one stretch of places.
-            bits += 1;
+            // Too many keys behind the last homes. However many homes there were, those keys could share the last one.
+            tail *= 2;
         }
     }
 

@@ -1,7 +1,9 @@
 //! What failures, crowded places and rows of few columns must not do to an overlay.
 
+use super::super::index::Entry;
 use super::super::record::{Said, Written};
 use super::*;
+use crate::hash::key_of;
 
 #[test]
 fn a_log_that_failed_is_written_no_more() {
@@ -53,4 +55,25 @@ fn a_fold_that_ends_in_a_note_is_served() {
     bed.overlay().forget(nothing).unwrap();
     assert_eq!(bed.fold().unwrap().sequence, 2);
     bed.check(1, Some([1.0; 3]));
+}
+
+#[test]
+fn keys_at_the_end_of_the_hashes_take_no_more_places_than_others() {
+    let (index, mut writer) = Index::new();
+    let keys: Vec<u64> = (0..1000).map(|back| key_of(u64::MAX - back)).collect();
+    for &key in &keys {
+        writer.put(Entry {
+            key,
+            sequence: 1,
+            written_ms: 0,
+            row: None,
+        });
+    }
+    let is_there = |key: &u64| {
+        index
+            .pin()
+            .find(*key, crate::hash::hash(*key), |entry| entry.is_some())
+    };
+    assert!(keys.iter().all(is_there));
+    assert_eq!(index.len(), 1000);
 }
