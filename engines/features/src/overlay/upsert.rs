@@ -178,7 +178,11 @@ impl Work for Job {
 
     fn bytes(&self) -> usize {
         match self {
-            Job::Upsert(upsert) => 128 + upsert.rows.len() + (upsert.keys.len() + upsert.remove.len()) * 8,
+            // Rows of some columns are made whole before they are written, by the group.
+            Job::Upsert(upsert) => {
+                let rows = upsert.keys.len().saturating_mul(upsert.base.schema().row_bytes());
+                128 + rows.max(upsert.rows.len()) + (upsert.keys.len() + upsert.remove.len()) * 8
+            }
             Job::Folded(_) => 128,
         }
     }

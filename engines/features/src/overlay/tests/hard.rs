@@ -1,7 +1,10 @@
 //! What failures, crowded places and rows of few columns must not do to an overlay.
 
+use millpond_wal::Work as _;
+
 use super::super::index::Entry;
 use super::super::record::{Said, Written};
+use super::super::upsert::Job;
 use super::*;
 use crate::hash::key_of;
 
@@ -76,4 +79,14 @@ fn keys_at_the_end_of_the_hashes_take_no_more_places_than_others() {
     };
     assert!(keys.iter().all(is_there));
     assert_eq!(index.len(), 1000);
+}
+
+#[test]
+fn rows_of_some_columns_wait_as_what_they_will_be() {
+    let bed = Bed::new(|_| ());
+    let bytes = |columns: &[&str], values: &[f32]| {
+        let upsert = Upsert::new(&bed.table, vec![1, 2], columns, values, vec![3]);
+        Job::Upsert(upsert.unwrap()).bytes()
+    };
+    assert_eq!(bytes(&["b"], &[1.0; 2]), bytes(&[], &[1.0; 6]));
 }
