@@ -91,6 +91,12 @@ fn status_of(table: &str, error: &UpsertError) -> Status {
             );
             return Status::new(Code::OutcomeUnknown, ex);
         }
+        UpsertError::Base(_) => {
+            let ex = format!(
+                "a file of table {table:?} was cut while it was served, so nothing was written; see the server's log, or send all columns"
+            );
+            return Status::new(Code::StorageFailed, ex);
+        }
         // The client's answer names no file of this machine.
         _ => {
             let ex = format!(

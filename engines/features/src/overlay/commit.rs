@@ -106,8 +106,10 @@ impl Committer {
                 (Job::Folded(sequence), None) => folded = Some((sequence, reply)),
                 (Job::Upsert(upsert), None) => match self.space_for(&upsert, more) {
                     Ok(needed) => {
-                        more += needed;
-                        accepted.push(self.accept(upsert, reply, ahead.as_mut()));
+                        if let Some(done) = self.accept(upsert, reply, ahead.as_mut()) {
+                            more += needed;
+                            accepted.push(done);
+                        }
                     }
                     Err(error) => {
                         self.state.counts.refused.fetch_add(1, Ordering::Relaxed);
@@ -160,16 +162,17 @@ impl Committer {
         }
     }
 
-    /// Makes rows whole that have some columns only: the others are as the row has them, or as the default row.
-    fn accept(&self, upsert: Upsert, reply: Reply<Job>, ahead: Option<&mut Ahead>) -> Accepted {
+    /// Makes rows whole that have some columns only: the others are as the row has them, or as the default row. Where these cannot
+    /// be read the upsert is answered, and nothing is left of it.
+    fn accept(&self, upsert: Upsert, reply: Reply<Job>, ahead: Option<&mut Ahead>) -> Option<Accepted> {
         let keys = upsert.keys.iter().chain(&upsert.remove);
         let keys = keys.flat_map(|key| key.to_le_bytes()).collect();
         let Some(ahead) = ahead else {
-            return Accepted {
+            return Some(Accepted {
                 reply,
                 keys,
                 rows: upsert.rows,
-            };
+            });
         };
         let rows = match &upsert.parts {
             None => upsert.rows,
@@ -204,6 +207,12 @@ impl Committer {
                     rows.extend_from_slice(&row);
                     own.insert(key, Some(row));
                 }
+                // What is gone of a file that was cut reads as zeros, which must not become rows.
+                if let Err(error) = upsert.base.check_whole() {
+                    drop(upsert);
+                    reply.send(Err(UpsertError::Base(Arc::new(error))));
+                    return None;
+                }
                 rows
             }
         };
@@ -211,7 +220,7 @@ impl Committer {
             ahead.insert(key, Some(row.to_vec()));
         }
         ahead.extend(upsert.remove.iter().map(|key| (*key, None)));
-        Accepted { reply, keys, rows }
+        Some(Accepted { reply, keys, rows })
     }
 
     fn said<'a>(&self, accepted: &'a Accepted, time_ms: u64) -> Said<'a> {

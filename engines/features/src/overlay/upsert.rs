@@ -63,6 +63,9 @@ pub enum UpsertError {
     /// The log failed, and what was written of the upsert could not be cut off: it may be found after a restart.
     #[error("the outcome of the upsert is unknown: {0}")]
     OutcomeUnknown(Arc<millpond_wal::Error>),
+    /// The columns that the upsert does not have cannot be read from the version that served. Nothing was written.
+    #[error("the row's other columns cannot be read: {0}")]
+    Base(Arc<Error>),
     /// An earlier failure ended the writing of the log.
     #[error("upsert refused: {0}")]
     ReadOnly(Arc<millpond_wal::Error>),

@@ -90,3 +90,36 @@ fn rows_of_some_columns_wait_as_what_they_will_be() {
     };
     assert_eq!(bytes(&["b"], &[1.0; 2]), bytes(&[], &[1.0; 6]));
 }
+
+#[test]
+fn what_is_gone_of_a_mapped_file_becomes_no_row() {
+    const ROWS: u64 = 20_000;
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("films");
+    let mut writer = Writer::create(&dir, "films", 1, schema(), 1).unwrap();
+    (0..ROWS).for_each(|key| writer.push(key, &base_row(key)).unwrap());
+    let version = writer.finish().unwrap().path;
+    let mut table = Table::open(&version).unwrap();
+    table.make_mapped().unwrap();
+    let section = OverlaySection {
+        durability: Durability::Memory,
+        ..OverlaySection::default()
+    };
+    let (overlay, _) = Overlay::open(&section, &table, QUEUE_BYTES).unwrap();
+    table.see(&overlay).unwrap();
+    let table = Arc::new(table);
+    let write = |columns: &[&str], values: &[f32]| {
+        let upsert = Upsert::new(&table, vec![7, 8], columns, values, vec![]);
+        overlay.upsert_wait(upsert.unwrap())
+    };
+    write(&["b"], &[1.0; 2]).unwrap();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(version.join("shard-00000.mpf"));
+    file.unwrap().set_len(0).unwrap();
+    let upsert = Upsert::new(&table, vec![ROWS - 1], &["b"], &[1.0], vec![]);
+    let refused = overlay.upsert_wait(upsert.unwrap()).unwrap_err();
+    assert!(matches!(refused, UpsertError::Base(_)), "{refused}");
+    assert_eq!(write(&[], &[2.0; 6]).unwrap().sequence, 2);
+    assert_eq!(overlay.len(), 2);
+}
