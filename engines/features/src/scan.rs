@@ -8,8 +8,8 @@ use crate::overlay::View;
 use crate::table::Table;
 
 /// Slots that a call may look at for each key that is wanted, and beside: some are empty, and a delta's may hide or remove.
-const SLOTS_A_KEY: u64 = 2;
-const SLOTS_BESIDE: u64 = 1024;
+pub(crate) const SLOTS_A_KEY: u64 = 2;
+pub(crate) const SLOTS_BESIDE: u64 = 1024;
 
 impl Table {
     /// Appends to `keys` at most `keys_max` keys that lie from `position` on; 0 is the beginning. Returns where the next

@@ -134,18 +134,23 @@ impl Slots {
         Some((before, is_new))
     }
 
-    /// Keys whose hashes, cut to their upper bits, are at least `from`, in their order: at least `keys_max` if there are so many.
+    /// Keys whose hashes, cut to their upper bits, are at least `from`, in their order: all there are up to the cut hash that the
+    /// next call goes on from, or to the end. They are more than `keys_max` where there are so many in the first `places_max`.
     pub(crate) fn keys_from(
         &self,
         from: u64,
-        keys_max: usize,
+        (keys_max, places_max): (usize, usize),
         cut: u32,
         keep: impl Fn(&Entry) -> bool,
-    ) -> Vec<(u64, u64)> {
-        let mut found = Vec::new();
-        let mut at = self.home(from << cut);
+    ) -> (Vec<(u64, u64)>, Option<u64>) {
+        let (mut found, mut next) = (Vec::new(), None);
+        let first = self.home(from << cut);
+        let mut at = first;
         while at < self.marks.len() {
-            if self.mark_at(at) == 0 && found.len() > keys_max {
+            let is_enough = found.len() > keys_max || at - first >= places_max;
+            // No key whose home is before such a place lies behind it.
+            if is_enough && self.mark_at(at) == 0 && at + 1 < 1 << self.bits {
+                next = Some(((at as u64 + 1) << (64 - self.bits)) >> cut);
                 break;
             }
             if let Some(entry) = self.entries.get(at).map(ArcSwapOption::load)
@@ -158,7 +163,7 @@ impl Slots {
             at += 1;
         }
         found.sort_unstable();
-        found
+        (found, next)
     }
 }
 
@@ -337,10 +342,11 @@ mod tests {
             let mut pages = Vec::new();
             let mut from = 0;
             loop {
-                let page = index.pin().keys_from(from, 5, 17, |_| true);
-                let Some(last) = page.get(4).or(page.last()) else { break };
-                from = last.0 + 1;
-                pages.extend(page.iter().filter(|found| found.0 < from).map(|found| found.1));
+                let (page, next) = index.pin().keys_from(from, (5, 20), 17, |_| true);
+                pages.extend(page.iter().map(|found| found.1));
+                let Some(next) = next else { break };
+                prop_assert!(next > from);
+                from = next;
             }
             pages.sort_unstable();
             prop_assert_eq!(pages, model.keys().copied().collect::<Vec<_>>());

@@ -8,6 +8,7 @@ use super::index::{Entry, Pinned};
 use super::{Overlay, is_old};
 use crate::hash::hash;
 use crate::layer::Said;
+use crate::scan::{SLOTS_A_KEY, SLOTS_BESIDE};
 use crate::table::Table;
 
 /// Bits of a hash that a position has no place for.
@@ -136,19 +137,21 @@ impl Table {
             return Some(next.unwrap_or(IN_OVERLAY));
         }
         let is_own = |entry: &Entry| now.shows(entry) && entry.row.is_some() && !self.contains(entry.key);
-        let found = now.slots.keys_from(position & !IN_OVERLAY, keys_max, CUT, is_own);
+        // As in the versions' files: most of an overlay may be keys that the version has.
+        let places_max = keys_max.saturating_mul(SLOTS_A_KEY as usize);
+        let most = (keys_max, places_max.saturating_add(SLOTS_BESIDE as usize));
+        let (found, more) = now.slots.keys_from(position & !IN_OVERLAY, most, CUT, is_own);
+        let more = more.map(|next| IN_OVERLAY | next);
         let Some(last) = found.get(keys_max.max(1) - 1) else {
             keys.extend(found.iter().map(|(_, key)| key));
-            return None;
+            return more;
         };
         // Keys that look alike in a position come together.
         let page = found.iter().take_while(|(cut, _)| cut <= &last.0);
         keys.extend(page.map(|(_, key)| key));
         let next = last.0 + 1;
-        found
-            .last()
-            .is_some_and(|(cut, _)| *cut >= next)
-            .then_some(IN_OVERLAY | next)
+        let is_left = found.last().is_some_and(|(cut, _)| *cut >= next);
+        if is_left { Some(IN_OVERLAY | next) } else { more }
     }
 
     /// Whether a position is one of an overlay, of which there is none any more.

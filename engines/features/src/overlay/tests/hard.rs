@@ -123,3 +123,20 @@ fn what_is_gone_of_a_mapped_file_becomes_no_row() {
     assert_eq!(write(&[], &[2.0; 6]).unwrap().sequence, 2);
     assert_eq!(overlay.len(), 2);
 }
+
+#[test]
+fn a_page_of_a_scan_walks_over_few_places() {
+    let bed = Bed::new(|_| ());
+    let keys: Vec<u64> = (1000..61_000).collect();
+    bed.upsert(&keys, &vec![1.0; keys.len() * 3]).unwrap();
+    bed.remove(&keys[..59_990]).unwrap();
+    let (mut scanned, mut pages, mut at) = (Vec::new(), 0, Some(0));
+    while let Some(position) = at {
+        at = bed.table.scan(position, 1, &mut scanned);
+        pages += 1;
+    }
+    scanned.sort_unstable();
+    let expected: Vec<u64> = (0..10).chain(60_990..61_000).collect();
+    assert_eq!(scanned, expected);
+    assert!(pages > 100, "{pages}");
+}
