@@ -185,6 +185,7 @@ impl Handle {
             handle: self,
             before,
             next: Box::new(next),
+            is_lasting: true,
         })
     }
 }
@@ -195,6 +196,7 @@ pub struct Prepared<'h> {
     handle: &'h Handle,
     before: MutexGuard<'h, Option<Sections>>,
     next: Box<Catalog>,
+    is_lasting: bool,
 }
 
 impl Prepared<'_> {
@@ -216,6 +218,14 @@ impl Prepared<'_> {
         self
     }
 
+    /// Says whether a restart serves what serves then. Where it does not, overlays keep what was folded: a start over another
+    /// version has it from their logs alone.
+    #[must_use]
+    pub fn with_lasting(mut self, is_lasting: bool) -> Self {
+        self.is_lasting = is_lasting;
+        self
+    }
+
     /// Serves it. `on_switch` is called at once; then this waits for the calls that hold what was taken away, as long as
     /// [`Resources::drain`] allows.
     pub fn commit(self, on_switch: impl FnOnce(&Catalog)) {
@@ -223,23 +233,25 @@ impl Prepared<'_> {
             handle,
             mut before,
             next,
+            is_lasting,
         } = self;
         let next = Arc::<Catalog>::from(next);
         let old = handle.current.swap(Arc::clone(&next));
         *before = Some(old.sections().clone());
         on_switch(&next);
-        retire(&old, &next, Instant::now() + handle.resources.drain);
+        let until = Instant::now() + handle.resources.drain;
+        retire(&old, &next, is_lasting, until);
     }
 }
 
 /// Waits until nobody can call what serves no more, neither through the old catalog nor from a pipeline of it that still runs for
 /// a call, and ends its models. What goes with the old catalog, as a table's mapping, then goes on this thread.
-fn retire(old: &Arc<Catalog>, next: &Catalog, until: Instant) {
+fn retire(old: &Arc<Catalog>, next: &Catalog, is_lasting: bool, until: Instant) {
     let mut has_ended = ends_by(until, || Arc::strong_count(old) == 1);
     for pipeline in old.pipelines.values() {
         has_ended &= ends_by(until, || Arc::strong_count(pipeline) == 1);
     }
-    forget_folded(old, next, has_ended);
+    forget_folded(old, next, is_lasting, has_ended);
     for threads in old.stage_threads().filter(|threads| !threads.stop_by(until)) {
         let stage = threads.name();
         tracing::warn!(
@@ -259,13 +271,20 @@ fn retire(old: &Arc<Catalog>, next: &Catalog, until: Instant) {
 }
 
 /// Takes out of overlays what the version that serves now has folded: nobody reads the version before any more.
-fn forget_folded(old: &Catalog, next: &Catalog, has_ended: bool) {
+fn forget_folded(old: &Catalog, next: &Catalog, is_lasting: bool, has_ended: bool) {
     for (name, table) in &next.tables {
         let (Some(overlay), Some(folded)) = (table.overlay(), table.folded()) else {
             continue;
         };
         let served = old.tables.get(name).map_or(0, |old| overlay.folded_in(old));
         if overlay.folded_in(table) <= served {
+            continue;
+        }
+        if !is_lasting {
+            tracing::warn!(
+                table = name,
+                "a restart serves another version; what was folded stays in memory and in the log"
+            );
             continue;
         }
         // A call that has not ended may still read it over the version before; the next switch takes it out, or a restart.

@@ -259,6 +259,14 @@ pub(crate) enum Opened<'h> {
 }
 
 impl Opened<'_> {
+    /// Says whether a restart serves what serves then.
+    fn with_lasting(self, is_lasting: bool) -> Self {
+        match self {
+            Opened::Next(prepared) => Opened::Next(prepared.with_lasting(is_lasting)),
+            Opened::Nothing => Opened::Nothing,
+        }
+    }
+
     /// Takes the last step; `on_switch` is called when it is taken.
     pub(crate) fn commit(self, on_switch: impl FnOnce()) {
         match self {
@@ -391,7 +399,12 @@ fn make(
         Ok((opened, plan.decide()?))
     });
     match decided {
-        Ok((opened, why_not)) => opened.commit(|| on_end(Ok((&plan, why_not)))),
+        Ok((opened, why_not)) => {
+            let fixed = fixed(shared, &plan.table);
+            let is_lasting = why_not.is_none() && fixed.is_none_or(|fixed| fixed == plan.version);
+            let opened = opened.with_lasting(is_lasting);
+            opened.commit(|| on_end(Ok((&plan, why_not))));
+        }
         Err(refusal) => on_end(Err(refusal)),
     }
 }

@@ -248,6 +248,25 @@ fn an_overlay_is_of_one_process() {
     );
 }
 
+#[test]
+fn a_switch_that_a_restart_does_not_follow_gives_up_nothing_of_the_log() {
+    let folder = folder(LOGGED);
+    let fixed = &["features.films.version=1"];
+    let server = Millpond::start(folder.path(), fixed);
+    assert_eq!(upsert(&server, &[1, 2000], 5.0).0, 200);
+    assert_eq!(upsert(&server, &[3], 7.0).0, 200);
+    assert_eq!(upsert(&server, &[4], 8.0).0, 200);
+    assert!(fold(folder.path()).contains("folded up to sequence 2"));
+    let call = json!({"table": "films", "version": 2, "_token": "s3cret"});
+    let (status, answer) = server.call("features.activate", &call);
+    assert_eq!((status, &answer["persistent"]), (200, &json!(false)), "{answer}");
+    assert_eq!(upsert(&server, &[1], 9.0).0, 200);
+    assert_eq!(firsts(&lookup(&server, &[1, 2000, 3, 4])), [9.0, 5.0, 7.0, 8.0]);
+    assert!(server.terminate().success());
+    let server = Millpond::start(folder.path(), fixed);
+    assert_eq!(firsts(&lookup(&server, &[1, 2000, 3, 4])), [9.0, 5.0, 7.0, 8.0]);
+}
+
 /// A writer counts a key up, and a reader that sees a lower number than was acknowledged before it asked has lost one.
 #[test]
 fn a_fold_and_its_switch_lose_nothing_under_load() {
