@@ -136,6 +136,22 @@ fn a_broken_version_is_refused_once_and_served_when_it_is_whole() {
 }
 
 #[test]
+fn a_start_without_a_version_passes_over_one_of_its_source_that_is_broken() {
+    let folder = folder(&[]);
+    let store = folder.path().join("store");
+    write_version(&store, 1);
+    write_version(&store, 2);
+    let broken = store.join("00000002").join(SHARDS[1]);
+    let mut bytes = fs::read(&broken).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&broken, bytes).unwrap();
+    let source = format!("features.films.source=\"file://{}\"", store.display());
+    let server = Millpond::start(folder.path(), &[&source]);
+    assert_eq!(served(&server), 1);
+}
+
+#[test]
 fn a_rollback_stays() {
     let folder = folder(&[1]);
     let table = folder.path().join("tables/films");

@@ -13,6 +13,10 @@ use std::time::Instant;
 #[cfg(feature = "object-store")]
 use millpond_engines_features_fetch::{Error as FetchError, Fetcher};
 
+/// Versions of a source that a start finds refused before it gives up.
+#[cfg(feature = "object-store")]
+const REFUSED_MAX: usize = 64;
+
 /// Whether this build can ask what the configuration names.
 pub(crate) fn check_built(config: &Config) -> Result<(), String> {
     let mut sources = config
@@ -72,14 +76,22 @@ impl Fetching {
 
     fn first(&mut self, table: &str) -> Result<(), Error> {
         let unfit = |problem: String| Error::Unfit(format!("features.{table}.source: {problem}"));
-        match self.fetcher.fetch(0, &|| false) {
-            Ok(Some(_)) => Ok(()),
-            Ok(None) => Err(unfit(
-                "no whole version is there, and the table's folder has none; build one with `millpond features build` and copy it there"
-                    .to_owned(),
-            )),
-            Err(error) => Err(unfit(error.to_string())),
+        let mut refused = None;
+        for _ in 0..REFUSED_MAX {
+            match self.fetcher.fetch(0, &|| false) {
+                Ok(Some(_)) => return Ok(()),
+                Ok(None) => break,
+                // It is not fetched again as it is, and one below it may be right.
+                Err(error @ FetchError::Refused { .. }) => {
+                    let problem = error.to_string();
+                    tracing::warn!(table, problem, "a version is refused; the one below it is tried");
+                    refused.get_or_insert(problem);
+                }
+                Err(error) => return Err(unfit(error.to_string())),
+            }
         }
+        let none = "no whole version is there, and the table's folder has none; build one with `millpond features build` and copy it there";
+        Err(unfit(refused.unwrap_or_else(|| none.to_owned())))
     }
 
     /// Asks it where it is time, and fetches what is new above `highest`.

@@ -178,6 +178,10 @@ impl Job {
         let Some(manifest) = objects.get("manifest.json") else {
             return Ok(false);
         };
+        if manifest.bytes == 0 {
+            // A store that is a folder shows files that are being copied; no piece of none can be asked for.
+            return Ok(false);
+        }
         if manifest.bytes > MANIFEST_BYTES_MAX {
             let problem = format!(
                 "its manifest has {} bytes, expected at most {MANIFEST_BYTES_MAX}",

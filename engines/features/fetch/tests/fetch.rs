@@ -119,6 +119,9 @@ fn half_a_version_is_waited_for() {
     fs::remove_file(&manifest).unwrap();
     fs::write(place.shard(2), &whole).unwrap();
     assert_eq!(place.fetch(0).unwrap(), None, "no manifest");
+    fs::write(&manifest, "").unwrap();
+    write(&place.store, 1);
+    place.fetches(0, 1);
     fs::write(&manifest, text).unwrap();
     place.fetches(0, 2);
 }
