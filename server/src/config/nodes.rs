@@ -242,6 +242,11 @@ fn check_table(config: &Config, name: &str) -> Result<(), String> {
              not answer; leave it out"
         ));
     }
+    if table.overlay.is_some() {
+        return Err(format!(
+            "features.{name}.overlay: a table that is spread takes no upserts, which would reach one of its servers alone; leave it out"
+        ));
+    }
     for (pipeline, description) in &config.pipelines {
         // What is wrong with the pipeline itself is said elsewhere.
         let Ok(plan) = description.plan_among(pipeline, &config.pipelines) else {
@@ -426,6 +431,10 @@ mod tests {
         check(
             &nodes("[server.resp]\n[features.b]\npath = \"t\"\nspread = true\nresp_database = 0"),
             Err("features.b.resp_database: a table that is spread is not served by RESP"),
+        );
+        check(
+            &nodes("[features.b]\npath = \"t\"\nspread = true\n[features.b.overlay]\npath = \"o\""),
+            Err("features.b.overlay: a table that is spread takes no upserts"),
         );
     }
 

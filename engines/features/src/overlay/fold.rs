@@ -45,6 +45,16 @@ pub fn fold(
     if folded.sequence <= floor {
         return Ok(None);
     }
+    if found.forgotten > floor {
+        return Err(Error::Overlay {
+            path: fold.log.to_path_buf(),
+            problem: format!(
+                "its rows up to sequence {} are in a version, and version {} has them up to {floor}: fold onto the version that has them all",
+                found.forgotten,
+                base.version()
+            ),
+        });
+    }
     let now_ms = Clock::new(found.time_ms).now_ms();
     let mut entries: Vec<_> = found.entries.into_values().collect();
     entries.retain(|entry| entry.sequence > floor && !is_old(entry.written_ms, fold.ttl_ms, now_ms));
@@ -85,8 +95,9 @@ fn read(base: &Table, fold: &Fold<'_>) -> Result<(Found, Folded), Error> {
         None => last,
     };
     let layout = layout_of(base.schema());
-    let mut found = Found::default();
+    let (mut found, mut first) = (Found::default(), None);
     let read = millpond_wal::read(&FORMAT, fold.log, &mut |record, history| {
+        first = first.or(Some(record.sequence));
         if record.sequence <= sequence {
             found.apply(record, layout);
         }
@@ -100,6 +111,10 @@ fn read(base: &Table, fold: &Fold<'_>) -> Result<(Found, Folded), Error> {
             base.name()
         )));
     }
+    // What stood before the first record was folded, and its files are gone.
+    found.forgotten = found
+        .forgotten
+        .max(first.map_or(0, |first: u64| first.saturating_sub(1)));
     let history = recovered.next_number;
     Ok((found, Folded { history, sequence }))
 }

@@ -46,6 +46,8 @@ pub(super) struct Found {
     /// The latest time of a record.
     pub time_ms: u64,
     pub has_other_layout: bool,
+    /// Up to this sequence its rows are in a version, and may be in the log no more.
+    pub forgotten: u64,
 }
 
 impl Found {
@@ -56,7 +58,10 @@ impl Found {
         };
         self.time_ms = self.time_ms.max(said.time_ms());
         match said {
-            Said::Folded { sequence, .. } => self.entries.retain(|_, entry| entry.sequence > sequence),
+            Said::Folded { sequence, .. } => {
+                self.forgotten = self.forgotten.max(sequence);
+                self.entries.retain(|_, entry| entry.sequence > sequence);
+            }
             Said::Expired { written_ms, .. } => self.entries.retain(|_, entry| entry.written_ms > written_ms),
             Said::Upsert {
                 time_ms,

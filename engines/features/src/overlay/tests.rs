@@ -309,6 +309,32 @@ fn a_fold_is_a_version_and_gives_the_log_back() {
     bed.check(0, Some([50.0; 3]));
 }
 
+/// What was folded is in the log no more, so a fold on a version without it would lose it.
+#[test]
+fn a_fold_on_a_version_before_the_last_fold_is_refused() {
+    let mut bed = Bed::new(|_| ());
+    for turn in 0..3 {
+        bed.upsert(&[turn], &[9.0; 3]).unwrap();
+    }
+    let first = bed.fold().unwrap();
+    bed.upsert(&[7], &[8.0; 3]).unwrap();
+    bed.upsert(&[8], &[8.0; 3]).unwrap();
+    let fold_of = Fold {
+        log: bed.section.path.as_deref().unwrap(),
+        sequence: None,
+        ttl_ms: None,
+        shards: 1,
+    };
+    let base = |version| Arc::new(Table::open_version(&bed.dir(), Some(version)).unwrap());
+    let refused = fold(base(1), &bed.dir(), 3, &fold_of).unwrap_err().to_string();
+    let told = format!(
+        "up to sequence {} are in a version, and version 1 has them up to 0",
+        first.sequence
+    );
+    assert!(refused.contains(&told), "{refused}");
+    assert!(fold(base(2), &bed.dir(), 3, &fold_of).unwrap().is_some());
+}
+
 #[test]
 fn a_log_that_is_behind_its_version_is_refused_and_one_that_is_gone_begins_behind_it() {
     let mut bed = Bed::new(|_| ());
