@@ -10,11 +10,13 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 
 KEYS = 100
 ROWS = 1_000_000
 BATCHES = 500
+IN_FLIGHT_MAX = 256
 
 
 def text(value):
@@ -74,13 +76,25 @@ def main(address, table, calls):
     while b"warming up" in exchange(stream, frame("features.lookup", 0, ping(table)), False):
         time.sleep(0.01)
     payloads = list(batches(stream, table))
+    answered = threading.Semaphore(IN_FLIGHT_MAX)
+    threading.Thread(target=take_answers, args=(stream, answered, server), daemon=True).start()
     due = time.monotonic()
     for number in range(sys.maxsize):
         due += period
         time.sleep(max(0.0, due - time.monotonic()))
-        if time.monotonic() > due + 1:
+        if not answered.acquire(timeout=1) or time.monotonic() > due + 1:
             raise ValueError("it is a second late")
-        exchange(stream, frame("features.upsert", number & 0xFFFFFFFF, payloads[number % BATCHES]))
+        stream.sendall(frame("features.upsert", number & 0xFFFFFFFF, payloads[number % BATCHES]))
+
+
+def take_answers(stream, answered, server):
+    """Each upsert was taken, or the server ends."""
+    while len(head := stream.recv(16, socket.MSG_WAITALL)) == 16:
+        payload = stream.recv(struct.unpack("<I", head[8:12])[0], socket.MSG_WAITALL)
+        if head[7]:
+            print(f"upserting: {payload}", file=sys.stderr)
+            os.kill(server, signal.SIGKILL)
+        answered.release()
 
 
 if __name__ == "__main__":
