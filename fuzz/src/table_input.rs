@@ -17,11 +17,15 @@ const ROWS_BYTES: usize = 1 << 20;
 /// # Panics
 /// When a promise is broken.
 pub fn table_input(data: &[u8]) {
-    let Some((choice, bytes)) = data.split_first() else {
-        return;
-    };
+    if let Some((choice, bytes)) = data.split_first() {
+        feed(*choice, bytes);
+    }
+}
+
+/// Whether a version came of it.
+fn feed(choice: u8, bytes: &[u8]) -> bool {
     let formats = Format::all();
-    let format = formats[usize::from(*choice) % formats.len()];
+    let format = formats[usize::from(choice) % formats.len()];
     let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
     let input = folder.path().join("input");
     std::fs::write(&input, bytes).unwrap_or_else(|error| panic!("{error}"));
@@ -44,16 +48,17 @@ pub fn table_input(data: &[u8]) {
     } else {
         Duplicates::Last
     };
-    within(BYTES_MAX, || check(&options, folder.path()));
+    within(BYTES_MAX, || check(&options, folder.path()))
 }
 
-fn check(options: &BuildOptions, folder: &Path) {
+fn check(options: &BuildOptions, folder: &Path) -> bool {
     let table = folder.join("tables").join("t");
     match build(options, &mut |_| {}) {
         Ok(summary) => {
             let verified = verify(&summary.path);
             let inspected = verified.unwrap_or_else(|error| panic!("a version that was built: {error}"));
             assert_eq!(inspected.rows, summary.rows);
+            true
         }
         Err(_) => {
             let listed = std::fs::read_dir(&table).into_iter().flatten().flatten();
@@ -64,6 +69,29 @@ fn check(options: &BuildOptions, folder: &Path) {
                 !names.iter().any(is_version),
                 "{names:?} after a build that was refused"
             );
+            false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whole_files_of_each_format_are_built() {
+        let check = |data: &[u8], expected| {
+            let (choice, bytes) = data.split_first().unwrap_or((&0, &[]));
+            assert_eq!(feed(*choice, bytes), expected);
+        };
+        check(
+            include_bytes!("../corpus/table_input/numbers-snappy-parquet"),
+            true,
+        );
+        check(include_bytes!("../corpus/table_input/numbers-arrow-file"), true);
+        check(include_bytes!("../corpus/table_input/rows-csv"), true);
+        check(include_bytes!("../corpus/table_input/rows-jsonl"), true);
+        check(include_bytes!("../corpus/table_input/pair-npy"), true);
+        check(include_bytes!("../corpus/table_input/nan-jsonl"), false);
     }
 }

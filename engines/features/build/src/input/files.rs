@@ -27,7 +27,7 @@ pub(crate) fn expand(inputs: &[String], format: Option<&'static Format>) -> Resu
 fn pair(input: &str, format: Option<&'static Format>) -> Option<(PathBuf, PathBuf)> {
     let (keys, rows) = input.split_once(',')?;
     let is_npy = |path: &str| match format {
-        Some(format) => std::ptr::eq(format, &npy::FORMAT),
+        Some(format) => format.name == npy::FORMAT.name,
         None => path.to_ascii_lowercase().ends_with(".npy"),
     };
     (is_npy(keys) && is_npy(rows)).then(|| (keys.into(), rows.into()))
@@ -142,6 +142,7 @@ mod tests {
         check("DIR/b-?.csv", Some("jsonl"), Ok(&[("b-2.csv", "jsonl")]));
         check("DIR/a,b.jsonl", None, Ok(&[("a,b.jsonl", "jsonl")]));
         check("DIR/k.npy,DIR/v.npy", None, Ok(&[("k.npy+v.npy", "npy")]));
+        check("DIR/k.npy,DIR/v.npy", Some("npy"), Ok(&[("k.npy+v.npy", "npy")]));
         check("DIR/c-*.csv", None, Err("no file matches it"));
         check("DIR/[", None, Err("invalid range pattern"));
         check("DIR/c.csv", None, Err("cannot open"));
