@@ -2,7 +2,7 @@
 //!
 //! It sends nothing. Its invariant: a node's counts outlive the maps that it is in.
 
-use millpond_nodes::{BucketMap, CurrentMap, HedgeOptions, Node};
+use millpond_nodes::{BucketMap, CurrentMap, HedgeOptions};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -131,11 +131,6 @@ impl Nodes {
     /// Whether a table's keys are on the nodes of the map.
     pub fn spreads(&self, table: &str) -> bool {
         self.options.tables.iter().any(|spread| spread == table)
-    }
-
-    /// Whether a node of the map is this server.
-    pub fn is_this(&self, node: &Node) -> bool {
-        self.options.name.as_ref() == Some(&node.name)
     }
 
     /// What is counted of the node of that name.

@@ -287,7 +287,7 @@ fn forget_folded(old: &Catalog, next: &Catalog, is_lasting: bool, has_ended: boo
             );
             continue;
         }
-        // A call that has not ended may still read it over the version before; the next switch takes it out, or a restart.
+        // A call that has not ended may still read it over the version before; the next switch to a higher fold takes it out, or a restart.
         if !has_ended {
             tracing::warn!(
                 table = name,

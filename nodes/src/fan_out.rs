@@ -191,11 +191,6 @@ impl<E> FanOut<E> {
         &self.missing
     }
 
-    /// The same, for keeps.
-    pub fn into_missing(self) -> Vec<Missing<E>> {
-        self.missing
-    }
-
     /// When [`FanOut::on_timer`] is due, if at all; it changes with events.
     pub fn timer_at(&self) -> Option<Instant> {
         if self.is_complete() {

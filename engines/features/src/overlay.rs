@@ -284,11 +284,9 @@ impl Overlay {
         self.push(Job::Upsert(upsert), Box::new(done));
     }
 
-    /// Upserts and waits for the end. Not for a thread that serves calls.
-    ///
-    /// # Errors
-    /// Those that a `done` receives.
-    pub fn upsert_wait(&self, upsert: Upsert) -> Result<Upserted, UpsertError> {
+    /// Upserts and waits for the end.
+    #[cfg(test)]
+    pub(crate) fn upsert_wait(&self, upsert: Upsert) -> Result<Upserted, UpsertError> {
         self.wait_for(Job::Upsert(upsert))
     }
 
@@ -392,9 +390,9 @@ impl Overlay {
         self.read_only.get().cloned()
     }
 
-    /// Lets its clock be ahead of time, for tests.
-    #[doc(hidden)]
-    pub fn skip_ms(&self, ms: u64) {
+    /// Lets its clock be ahead of time.
+    #[cfg(test)]
+    pub(crate) fn skip_ms(&self, ms: u64) {
         self.state.clock.skip(ms);
     }
 

@@ -34,6 +34,7 @@ impl Clock {
     }
 
     /// Lets time pass, for tests.
+    #[cfg(test)]
     pub(crate) fn skip(&self, ms: u64) {
         self.ahead_ms.fetch_add(ms, Ordering::Relaxed);
     }

@@ -43,8 +43,8 @@ pub struct Upserted {
 pub enum UpsertError {
     /// Fresh rows may take no more memory. Nothing was written.
     #[error(
-        "the overlay is full: its rows take {bytes} bytes of memory, the upsert needs {more} more, and {max} are allowed; fold them \
-         into a version (`millpond features fold`) and activate it, or raise bytes_max"
+        "the overlay is full: its rows take {bytes} bytes of memory, the upsert needs {more} more, and {max} are allowed; raise \
+         bytes_max, or, where it has a log, fold them into a version (`millpond features fold`) and activate it"
     )]
     Full {
         /// What its rows take now.

@@ -9,7 +9,7 @@ use crate::table::{CUT, NAME, VERSIONS};
 use crate::tally::Tally;
 use rand::RngExt;
 use rand::rngs::StdRng;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -54,9 +54,11 @@ fn switch(scene: &Scene<'_>, connection: &mut Connection, random: &mut StdRng) -
         Came::Answer(_, Answer::Good(answer)) => {
             Tally::add(&scene.tally.answered, 1);
             Tally::add(&scene.tally.switches, 1);
-            settle(scene, &answer, version, || {
-                scene.served.switched(&asked, answer["persistent"] == json!(true));
-            });
+            scene.served.switched(&asked, answer["persistent"] == json!(true));
+            if is_cut || answer["active"] != json!(version) {
+                let seen = format!("a switch to version {version} was answered {answer:.200}");
+                scene.tell(Broken::Version, seen);
+            }
             true
         }
         Came::Answer(_, Answer::Error(code, ex)) => {
@@ -88,14 +90,5 @@ fn switch(scene: &Scene<'_>, connection: &mut Connection, random: &mut StdRng) -
             scene.tell(Broken::Answer, format!("a switch over {front}: {wrong}"));
             false
         }
-    }
-}
-
-/// An answer that says the version that was asked for, which is whole.
-fn settle(scene: &Scene<'_>, answer: &Value, version: u64, switched: impl FnOnce()) {
-    switched();
-    if version == CUT || answer["active"] != json!(version) {
-        let seen = format!("a switch to version {version} was answered {answer:.200}");
-        scene.tell(Broken::Version, seen);
     }
 }

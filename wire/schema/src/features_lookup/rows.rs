@@ -321,6 +321,22 @@ pub struct Header<'a> {
 }
 
 impl Header<'_> {
+    /// The same with its rows, where an encoding is written from them.
+    fn rows_of(&self, found: Vec<u8>, values: Data, offsets: Option<Vec<u32>>) -> Rows<'static> {
+        Rows {
+            version: self.version,
+            dim: self.dim,
+            row_type: self.row_type,
+            found: found.into(),
+            values,
+            offsets,
+            inverse: self.inverse.map(<[u32]>::to_vec),
+            overlay_sequence: self.overlay_sequence,
+            active: self.active,
+            missing: self.missing.to_vec(),
+        }
+    }
+
     /// Writes what [`Rows`] writes. `fill` receives the bitmap of the keys (⌈keys/8⌉ bytes) and the bytes of the numbers
     /// (rows × dim of them, little-endian), all zero.
     pub fn write(self, out: &mut Encoder<'_>, fill: impl FnOnce(&mut [u8], &mut [u8])) {
@@ -329,18 +345,8 @@ impl Header<'_> {
         if !out.is_binary() {
             let (mut found, mut values) = (vec![0; found_bytes], vec![0; values_bytes]);
             fill(&mut found, &mut values);
-            let rows = Rows {
-                version: self.version,
-                dim: self.dim,
-                row_type: self.row_type,
-                found: found.into(),
-                values: self.row_type.numbers(&values).unwrap_or(Data::U8(values)),
-                offsets: None,
-                inverse: self.inverse.map(<[u32]>::to_vec),
-                overlay_sequence: self.overlay_sequence,
-                active: self.active,
-                missing: self.missing.to_vec(),
-            };
+            let values = self.row_type.numbers(&values).unwrap_or(Data::U8(values));
+            let rows = self.rows_of(found, values, None);
             return Rows::write(&rows, out);
         }
         out.map(|out| {
@@ -361,9 +367,7 @@ impl Header<'_> {
             );
         });
     }
-}
 
-impl Header<'_> {
     /// Writes what [`Rows`] writes where rows are bytes that vary in length. `fill` receives the bitmap of the keys, the offsets
     /// (rows + 1 numbers of 32 bits, little-endian) and `values_bytes` bytes of rows, all zero.
     pub fn write_varying(
@@ -379,18 +383,8 @@ impl Header<'_> {
             let mut offsets = vec![0; offsets_bytes];
             fill(&mut found, &mut offsets, &mut values);
             let (offsets, _) = offsets.as_chunks();
-            let rows = Rows {
-                version: self.version,
-                dim: self.dim,
-                row_type: self.row_type,
-                found: found.into(),
-                values: Data::U8(values),
-                offsets: Some(offsets.iter().map(|end| u32::from_le_bytes(*end)).collect()),
-                inverse: self.inverse.map(<[u32]>::to_vec),
-                overlay_sequence: self.overlay_sequence,
-                active: self.active,
-                missing: self.missing.to_vec(),
-            };
+            let offsets = offsets.iter().map(|end| u32::from_le_bytes(*end)).collect();
+            let rows = self.rows_of(found, Data::U8(values), Some(offsets));
             return Rows::write(&rows, out);
         }
         out.map(|out| {
