@@ -14,7 +14,7 @@ mod parting;
 pub(crate) mod rig;
 
 pub(crate) use held::UNCOUNTED_BYTES;
-pub(crate) use link::{Link, OUT_BYTES_KEPT, Phase, Timed};
+pub(crate) use link::{Link, Phase, Timed};
 
 use crate::layer::Opened;
 use crate::mailbox::{Delivery, What};
@@ -61,6 +61,15 @@ pub(crate) struct Connection<L> {
     has_ended: bool,
     /// Since the stop, everything that the peer had sent by then was read.
     is_drained: bool,
+}
+
+/// What the first half of a turn did.
+#[derive(Debug)]
+pub(crate) struct Served {
+    /// Messages that were served; the whole budget of a turn where they took long.
+    pub(crate) messages: usize,
+    /// Bytes of answers that wait for the second half.
+    pub(crate) bytes: usize,
 }
 
 /// What a connection wants after its turn.
@@ -186,28 +195,40 @@ impl<L: Local> Connection<L> {
         self.wake_at = self.session.wake(now);
     }
 
-    /// One turn: serve what was read before, read once, serve that, send.
-    pub(crate) fn turn(&mut self, local: &L, net: &Net, buffers: &mut Buffers, now_s: u32) -> After {
+    /// The first half of a turn: serves what was read before, reads once, serves that. [`Connection::end_turn`] is the other.
+    ///
+    /// # Errors
+    /// What the connection wants, where its turn is over: there is nothing to send.
+    pub(crate) fn serve_turn(
+        &mut self,
+        local: &L,
+        net: &Net,
+        buffers: &mut Buffers,
+    ) -> Result<Served, After> {
         self.is_due = false;
         if self.lingers() {
-            return self.discard(buffers);
+            return Err(self.discard(buffers));
         }
         if !self.is_connected(local) {
-            return self.unconnected();
+            return Err(self.unconnected());
         }
         let refused = self.link.kind == Kind::Refused;
-        self.link.budget = if refused { 1 } else { SERVED_PER_TURN };
+        let budget = if refused { 1 } else { SERVED_PER_TURN };
+        self.link.budget = budget;
         self.link.borrow_out(buffers);
+        let unsent = self.link.unsent();
         self.serve_input(local, net, buffers);
         if self.link.budget > 0 && self.is_readable && self.wants_bytes() {
             self.read(local, net, buffers);
         }
-        let served = self.link.budget < SERVED_PER_TURN;
         if refused && self.link.budget == 0 {
             self.link.enter(Phase::Draining);
         }
         self.count_held(net, buffers);
-        self.end_turn(net, buffers, now_s, served)
+        Ok(Served {
+            messages: budget - self.link.budget,
+            bytes: self.link.unsent().saturating_sub(unsent),
+        })
     }
 
     /// Reads once into the thread's buffer and serves from there; only a partial request is copied out.
@@ -303,7 +324,8 @@ impl<L: Local> Connection<L> {
         }
     }
 
-    fn end_turn(&mut self, net: &Net, buffers: &mut Buffers, now_s: u32, served: bool) -> After {
+    /// The second half of a turn: sends, and gives back what was borrowed. `served` says whether the first half served anything.
+    pub(crate) fn end_turn(&mut self, net: &Net, buffers: &mut Buffers, now_s: u32, served: bool) -> After {
         if self.link.phase > Phase::Open {
             self.session.give_up();
         }

@@ -4,14 +4,17 @@
 //! do one bounded turn; one that has more waits behind the others. Its invariant: nothing on it blocks, and nothing of its
 //! connections is touched elsewhere.
 
+mod buffers;
 mod outward;
 mod room;
 mod roster;
 mod start;
+mod together;
 
+pub(crate) use buffers::{Buffers, OUT_BYTES_KEPT};
 pub(crate) use start::start;
 
-use crate::connection::{After, Connection, Timed};
+use crate::connection::{After, Connection};
 use crate::mailbox::{Delivery, Key, Mailbox, Message, Queues, What};
 use crate::outward::Outward;
 use crate::poller::{Poller, Ready};
@@ -20,7 +23,7 @@ use crate::session::{Goodbye, Local, Ports};
 use crate::timers::Timers;
 use crate::tls::Tls;
 use crate::totals::Keepers;
-use crate::{Counters, Mark, Options, RemoteAddr};
+use crate::{Counters, Options, RemoteAddr};
 use millpond_threads::{Panic, contain};
 use slab::Slab;
 use std::collections::HashMap;
@@ -28,6 +31,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
+use together::Group;
 
 /// One read's worth of bytes, shared by all connections of the thread.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
@@ -115,34 +119,6 @@ pub(crate) struct Net {
     pub(crate) mailbox: Arc<Mailbox>,
 }
 
-/// What connections borrow for one turn.
-#[derive(Default)]
-pub(crate) struct Buffers {
-    /// When the thread's turn began.
-    pub(crate) began: Option<Instant>,
-    /// Where bytes are read to.
-    pub(crate) read: Vec<u8>,
-    /// An empty buffer for answers. A connection that has sent all of them gives it back, so that an idle one holds none.
-    pub(crate) out: Vec<u8>,
-    /// The same for the times of answers that are measured.
-    pub(crate) timed: Vec<Timed>,
-    /// Measured answers that have left: their marks, and since when they were ready.
-    pub(crate) written: Vec<(Mark, Instant)>,
-    /// Where sessions work.
-    pub(crate) scratch: Vec<u8>,
-    /// Answers that are being encrypted.
-    pub(crate) plain: Vec<u8>,
-}
-
-impl Buffers {
-    pub(crate) fn new() -> Buffers {
-        Buffers {
-            read: vec![0; SCRATCH_BYTES],
-            ..Buffers::default()
-        }
-    }
-}
-
 /// Everything that one net thread owns.
 struct Loop<L: Local> {
     net: Net,
@@ -158,6 +134,8 @@ struct Loop<L: Local> {
     /// Slots of the connections that have something to do, and of those that will have in the turn after it.
     due: Vec<usize>,
     due_next: Vec<usize>,
+    /// Those that were served and not sent to yet: empty but in the middle of the turns.
+    group: Group,
     buffers: Buffers,
     drained: Queues,
     /// When this turn began.
@@ -193,6 +171,7 @@ impl<L: Local> Loop<L> {
             wants_room: false,
             due: Vec::new(),
             due_next: Vec::new(),
+            group: Group::new(),
             buffers: Buffers::new(),
             drained: Queues::default(),
             closing: None,
@@ -220,11 +199,7 @@ impl<L: Local> Loop<L> {
                 mailbox.set_awake();
             }
             std::mem::swap(&mut self.due, &mut self.due_next);
-            for at in 0..self.due.len() {
-                self.turn(self.due[at]);
-                mailbox.pulse.turned();
-            }
-            self.due.clear();
+            self.take_turns();
             if self.local.has_batch() {
                 self.serve_batch();
             }
@@ -368,22 +343,15 @@ impl<L: Local> Loop<L> {
     /// Ends a connection that a panic has left in an unknown state: nothing more is sent on it.
     #[cold]
     fn lose(&mut self, slot: usize, panic: &Panic) {
-        self.buffers = Buffers::new();
+        let began = self.buffers.began;
+        self.buffers = Buffers {
+            began,
+            ..Buffers::new()
+        };
         if let Some(connection) = self.connections.get(slot) {
             self.note_panic(connection.link.peer, panic);
         }
         self.remove(slot, Connection::lost);
-    }
-
-    /// Gives a connection its turn.
-    fn turn(&mut self, slot: usize) {
-        let now_s = self.timers.now_s();
-        let after = self.with(slot, |found, local, net, buffers| {
-            found.turn(local, net, buffers, now_s)
-        });
-        if let Some(after) = after {
-            self.follow(slot, after);
-        }
     }
 
     /// Has the calls served that wait for the end of the turn, and sends their answers. These come by the mailbox, as those of other

@@ -20,12 +20,8 @@ use std::time::{Duration, Instant};
 /// Unsent answers past which no further request is served; those in flight by then may add up to
 /// [`Options::write_buffer_bytes_max`](crate::Options).
 pub(super) const OUT_BYTES_HIGH: usize = 256 << 10;
-/// A buffer for answers that grew beyond this is not kept for the next connection.
-pub(crate) const OUT_BYTES_KEPT: usize = 256 << 10;
 /// Unused capacity that a connection may keep beside unsent answers.
 const OUT_SPARE_BYTES: usize = 64 << 10;
-/// Measured answers of one buffer that is kept for the next connection.
-const TIMED_KEPT: usize = 1024;
 
 /// How far a connection is; it never goes back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -174,13 +170,13 @@ impl Link {
         gone.store(true, Ordering::Relaxed);
     }
 
-    /// Answers are written to the thread's buffer, unless some of this connection's wait in one of its own.
+    /// Answers are written to a buffer of the thread's, unless some of this connection's wait in one of its own.
     pub(super) fn borrow_out(&mut self, buffers: &mut Buffers) {
         if self.out.capacity() == 0 {
-            std::mem::swap(&mut self.out, &mut buffers.out);
+            self.out = buffers.out.lend();
         }
         if self.timed.capacity() == 0 {
-            std::mem::swap(&mut self.timed, &mut buffers.timed);
+            self.timed = buffers.timed.lend();
         }
     }
 
@@ -191,13 +187,10 @@ impl Link {
         }
         self.shrink_out(buffers);
         if self.timed.is_empty() {
-            let timed = std::mem::take(&mut self.timed);
-            if buffers.timed.capacity() == 0 && timed.capacity() <= TIMED_KEPT {
-                buffers.timed = timed;
-            }
+            buffers.timed.take_back(std::mem::take(&mut self.timed));
         }
         if self.out.is_empty() {
-            give_back(std::mem::take(&mut self.out), buffers);
+            buffers.out.take_back(std::mem::take(&mut self.out));
         }
     }
 
@@ -209,9 +202,7 @@ impl Link {
         }
         self.forget_sent();
         let rest = self.out.as_slice().to_vec();
-        let mut out = std::mem::replace(&mut self.out, rest);
-        out.clear();
-        give_back(out, buffers);
+        buffers.out.take_back(std::mem::replace(&mut self.out, rest));
     }
 
     /// What was counted for its write buffer, and what it takes now, which is counted from here on.
@@ -393,13 +384,6 @@ impl Link {
                 let _ = rustix::net::send(&self.socket, &last, SendFlags::NOSIGNAL);
             }
         }
-    }
-}
-
-/// An empty buffer is the thread's again, unless it has one or this one is large.
-fn give_back(out: Vec<u8>, buffers: &mut Buffers) {
-    if buffers.out.capacity() == 0 && out.capacity() <= OUT_BYTES_KEPT {
-        buffers.out = out;
     }
 }
 

@@ -145,6 +145,16 @@ pub(crate) fn fronts<L: 'static>() -> Fronts<L> {
     Arc::new([front])
 }
 
+impl Connection<Nothing> {
+    /// Both halves of a turn.
+    pub(crate) fn turn(&mut self, local: &Nothing, net: &Net, buffers: &mut Buffers, now_s: u32) -> After {
+        match self.serve_turn(local, net, buffers) {
+            Ok(served) => self.end_turn(net, buffers, now_s, served.messages > 0),
+            Err(after) => after,
+        }
+    }
+}
+
 /// The connection, its peer, and what a net thread would lend it.
 pub(crate) struct Rig {
     pub(crate) connection: Connection<Nothing>,

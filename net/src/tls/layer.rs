@@ -5,8 +5,8 @@
 //! the front of `out` is ciphertext in the order of its records, the rest is not encrypted yet; and between two turns
 //! it keeps no byte but those of a record, or of a handshake message, that is not whole.
 
-use crate::connection::OUT_BYTES_KEPT;
 use crate::layer::{Layer, Opened};
+use crate::net_thread::OUT_BYTES_KEPT;
 use crate::quiet::{self, limited};
 use crate::{Counters, RemoteAddr};
 use rustls::server::{ServerConnectionData, UnbufferedServerConnection};
