@@ -133,29 +133,29 @@ impl<S: Backing> MethodSpec<S> {
 /// All methods of a process.
 pub struct Methods<S: Backing> {
     entries: Vec<MethodSpec<S>>,
-    /// In the order of their names' lengths, then of the names: most comparisons are of two numbers.
-    by_name: Vec<MethodId>,
-}
-
-/// The place of a name among others.
-fn rank(name: &str) -> (usize, &str) {
-    (name.len(), name)
+    /// Of each length of a name, the methods with one of that length, in the order of the table: few, so that a name is
+    /// compared with one or two others. The names stand here again, so that none of the rows is looked at.
+    by_length: Vec<Vec<(Box<[u8]>, MethodId)>>,
 }
 
 impl<S: Backing> Methods<S> {
     /// A table of these methods, which are few.
     pub fn new(entries: Vec<MethodSpec<S>>) -> Methods<S> {
-        let mut by_name: Vec<MethodId> = ids(&entries).collect();
-        by_name.sort_unstable_by_key(|method| rank(&entries[method.index()].name));
-        Methods { by_name, entries }
+        let mut by_length: Vec<Vec<(Box<[u8]>, MethodId)>> = Vec::new();
+        for (method, entry) in ids(&entries).zip(&entries) {
+            let name = entry.name.as_bytes();
+            by_length.resize(by_length.len().max(name.len() + 1), Vec::new());
+            by_length[name.len()].push((name.into(), method));
+        }
+        Methods { by_length, entries }
     }
 
     /// The method of that name.
+    #[inline]
     pub fn named(&self, name: &str) -> Option<MethodId> {
-        let at = self
-            .by_name
-            .binary_search_by(|method| rank(self.name(*method)).cmp(&rank(name)));
-        at.ok().map(|at| self.by_name[at])
+        let mut alike = self.by_length.get(name.len())?.iter();
+        let found = alike.find(|(other, _)| **other == *name.as_bytes())?;
+        Some(found.1)
     }
 
     /// A method's name.
@@ -237,7 +237,14 @@ pub(crate) mod tests {
             assert_eq!(methods.name(method), name);
         }
         assert_eq!(methods.all().count(), METHODS.len());
-        assert_eq!(methods.named("features"), None);
-        assert_eq!(methods.named(""), None);
+        for unknown in [
+            "",
+            "features",
+            "features.lookuP",
+            "features.lookup ",
+            &"x".repeat(300),
+        ] {
+            assert_eq!(methods.named(unknown), None, "{unknown}");
+        }
     }
 }
