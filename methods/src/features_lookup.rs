@@ -291,12 +291,15 @@ fn projection<'c>(table: &'c Table, lookup: &schema::Lookup<'_>) -> Result<Cow<'
 
 /// Bytes are not pooled.
 fn check_pool(table: &Table, lookup: &schema::Lookup<'_>) -> Result<(), Status> {
+    if lookup.pool == schema::Pool::None {
+        return Ok(());
+    }
     let is_asked =
         |name: &str| lookup.columns.is_empty() || lookup.columns.iter().any(|asked| *asked == name);
     let mut columns = table.schema().columns.iter();
     let bytes = columns.find(|column| column.numbers.is_bytes() && is_asked(&column.name));
     match bytes {
-        Some(column) if lookup.pool != schema::Pool::None => {
+        Some(column) => {
             let ex = format!(
                 "key \"pool\": column {:?} of table {:?} holds bytes, which are not pooled; name other columns, or leave the pool out",
                 column.name,
@@ -304,7 +307,7 @@ fn check_pool(table: &Table, lookup: &schema::Lookup<'_>) -> Result<(), Status> 
             );
             Err(Status::new(Code::BadArgument, ex))
         }
-        _ => Ok(()),
+        None => Ok(()),
     }
 }
 

@@ -14,8 +14,8 @@ const LINES: usize = 32;
 #[derive(Default)]
 #[repr(align(128))]
 struct Line {
-    keys: AtomicU64,
     hits: AtomicU64,
+    misses: AtomicU64,
 }
 
 thread_local! {
@@ -31,26 +31,39 @@ thread_local! {
 pub(crate) struct Counts([Line; LINES]);
 
 impl Counts {
+    /// Keys asked for, and found. Most lookups find all of theirs or none, and write to one sum.
     #[inline]
     pub(crate) fn add(&self, keys: usize, hits: usize) {
+        let misses = keys.saturating_sub(hits);
         if let Some(line) = self.0.get(LINE.with(|line| *line)) {
-            line.keys.fetch_add(keys as u64, Ordering::Relaxed);
-            line.hits.fetch_add(hits as u64, Ordering::Relaxed);
+            if hits > 0 {
+                line.hits.fetch_add(hits as u64, Ordering::Relaxed);
+            }
+            if misses > 0 {
+                line.misses.fetch_add(misses as u64, Ordering::Relaxed);
+            }
         }
     }
 
     pub(crate) fn keys(&self) -> u64 {
-        self.0.iter().map(|line| line.keys.load(Ordering::Relaxed)).sum()
+        self.hits() + self.misses()
     }
 
     pub(crate) fn hits(&self) -> u64 {
         self.0.iter().map(|line| line.hits.load(Ordering::Relaxed)).sum()
     }
 
+    pub(crate) fn misses(&self) -> u64 {
+        self.0
+            .iter()
+            .map(|line| line.misses.load(Ordering::Relaxed))
+            .sum()
+    }
+
     pub(crate) fn forget(&self) {
         for line in &self.0 {
-            line.keys.store(0, Ordering::Relaxed);
             line.hits.store(0, Ordering::Relaxed);
+            line.misses.store(0, Ordering::Relaxed);
         }
     }
 }
@@ -67,8 +80,11 @@ mod tests {
                 scope.spawn(|| (0..1000).for_each(|_| counts.add(3, 2)));
             }
         });
-        assert_eq!((counts.keys(), counts.hits()), (24_000, 16_000));
+        counts.add(5, 5);
+        counts.add(7, 0);
+        let read = || (counts.keys(), counts.hits(), counts.misses());
+        assert_eq!(read(), (24_012, 16_005, 8007));
         counts.forget();
-        assert_eq!((counts.keys(), counts.hits()), (0, 0));
+        assert_eq!(read(), (0, 0, 0));
     }
 }

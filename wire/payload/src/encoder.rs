@@ -20,6 +20,9 @@ pub struct Encoder<'o> {
     base64: bool,
 }
 
+/// Bytes of the longest text whose tag has the length in it.
+const FIXED_TEXT_MAX: usize = 31;
+
 /// How what holds other values is written.
 struct Form {
     /// Values that one entry has.
@@ -46,6 +49,7 @@ const ARRAY: Form = Form {
 
 impl<'o> Encoder<'o> {
     /// Appends to `out`; `base64` chooses how binary blocks look in JSON.
+    #[inline]
     pub fn new(out: &'o mut Vec<u8>, encoding: Encoding, base64: bool) -> Self {
         Encoder {
             start: out.len(),
@@ -57,16 +61,19 @@ impl<'o> Encoder<'o> {
     }
 
     /// A map of the keys and values that `write` writes.
+    #[inline]
     pub fn map<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> T {
         self.open(&MAP, write)
     }
 
     /// An array of the values that `write` writes.
+    #[inline]
     pub fn array<T>(&mut self, write: impl FnOnce(&mut Self) -> T) -> T {
         self.open(&ARRAY, write)
     }
 
     /// An array of items that are counted already, each written by `write`.
+    #[inline]
     pub fn items<I: ExactSizeIterator>(&mut self, items: I, mut write: impl FnMut(&mut Self, I::Item)) {
         self.counted(&ARRAY, items.len(), |out| items.for_each(|item| write(out, item)));
     }
@@ -85,6 +92,7 @@ impl<'o> Encoder<'o> {
         });
     }
 
+    #[inline]
     fn open<T>(&mut self, form: &Form, write: impl FnOnce(&mut Self) -> T) -> T {
         self.begin();
         let (at, outer) = (self.out.len(), std::mem::take(&mut self.written));
@@ -101,15 +109,20 @@ impl<'o> Encoder<'o> {
                     *tag = form.fix | len as u8;
                 }
             }
-            (Encoding::Msgpack, len) => {
-                let mut head = Vec::with_capacity(5);
-                Encoder::new(&mut head, Encoding::Msgpack, false).head(form, len);
-                self.out.splice(at..=at, head);
-            }
+            (Encoding::Msgpack, len) => self.widen(at, form, len),
         }
         done
     }
 
+    /// Makes place for a length that the tag at `at` has no bits for.
+    #[cold]
+    fn widen(&mut self, at: usize, form: &Form, len: usize) {
+        let mut head = Vec::with_capacity(5);
+        Encoder::new(&mut head, Encoding::Msgpack, false).head(form, len);
+        self.out.splice(at..=at, head);
+    }
+
+    #[inline]
     fn counted(&mut self, form: &Form, len: usize, write: impl FnOnce(&mut Self)) {
         if self.encoding == Encoding::Json {
             return self.open(form, write);
@@ -122,11 +135,13 @@ impl<'o> Encoder<'o> {
     }
 
     /// The beginning of a msgpack map of so many entries: for what goes before entries that are written already.
+    #[inline]
     pub fn begin_map(&mut self, len: usize) {
         self.begin();
         self.head(&MAP, len);
     }
 
+    #[inline]
     fn head(&mut self, form: &Form, len: usize) {
         match len {
             0..16 => self.out.push(form.fix | len as u8),
@@ -135,19 +150,33 @@ impl<'o> Encoder<'o> {
     }
 
     /// A map's key; its value follows.
+    #[inline]
     pub fn key(&mut self, key: &str) {
-        self.text(key);
-        if self.encoding == Encoding::Json {
-            self.out.push(b':');
+        match self.encoding {
+            Encoding::Msgpack if key.len() <= FIXED_TEXT_MAX => {
+                self.begin();
+                // Most keys are literals: their lengths are known where this is inlined, and each becomes a few stores.
+                let mut written = [0; 1 + FIXED_TEXT_MAX];
+                written[0] = 0xa0 | key.len() as u8;
+                written[1..=key.len()].copy_from_slice(key.as_bytes());
+                self.out.extend_from_slice(&written[..=key.len()]);
+            }
+            Encoding::Msgpack => self.text(key),
+            Encoding::Json => {
+                self.text(key);
+                self.out.push(b':');
+            }
         }
     }
 
     /// null
+    #[inline]
     pub fn nil(&mut self) {
         self.literal(0xc0, "null");
     }
 
     /// A boolean.
+    #[inline]
     pub fn bool(&mut self, value: bool) {
         if value {
             self.literal(0xc3, "true")
@@ -157,15 +186,16 @@ impl<'o> Encoder<'o> {
     }
 
     /// A whole number not below zero.
+    #[inline]
     pub fn uint(&mut self, value: u64) {
         self.begin();
         match value {
             _ if self.encoding == Encoding::Json => self.digits(value),
             0..=0x7f => self.out.push(value as u8),
             0x80..=0xff => self.out.extend_from_slice(&[0xcc, value as u8]),
-            0x100..=0xffff => self.tagged(0xcd, &(value as u16).to_be_bytes()),
-            0x1_0000..=0xffff_ffff => self.tagged(0xce, &(value as u32).to_be_bytes()),
-            _ => self.tagged(0xcf, &value.to_be_bytes()),
+            0x100..=0xffff => self.tagged(0xcd, (value as u16).to_be_bytes()),
+            0x1_0000..=0xffff_ffff => self.tagged(0xce, (value as u32).to_be_bytes()),
+            _ => self.tagged(0xcf, value.to_be_bytes()),
         }
     }
 
@@ -178,10 +208,11 @@ impl<'o> Encoder<'o> {
         match (self.encoding, value) {
             (Encoding::Json, _) => self.digits(value),
             (Encoding::Msgpack, -32..) => self.out.push(value as u8),
-            (Encoding::Msgpack, _) => self.tagged(0xd3, &value.to_be_bytes()),
+            (Encoding::Msgpack, _) => self.tagged(0xd3, value.to_be_bytes()),
         }
     }
 
+    #[inline(never)]
     fn digits(&mut self, value: impl itoa::Integer) {
         self.out
             .extend_from_slice(itoa::Buffer::new().format(value).as_bytes());
@@ -189,16 +220,16 @@ impl<'o> Encoder<'o> {
 
     /// A 32-bit float, with the shortest text that reads back the same.
     pub fn f32(&mut self, value: f32) {
-        self.float(0xca, &value.to_be_bytes(), value.is_finite().then_some(value));
+        self.float(0xca, value.to_be_bytes(), value.is_finite().then_some(value));
     }
 
     /// A 64-bit float.
     pub fn f64(&mut self, value: f64) {
-        self.float(0xcb, &value.to_be_bytes(), value.is_finite().then_some(value));
+        self.float(0xcb, value.to_be_bytes(), value.is_finite().then_some(value));
     }
 
     /// JSON has no number that is not finite: null stands for one.
-    fn float(&mut self, tag: u8, bytes: &[u8], finite: Option<impl zmij::Float>) {
+    fn float<const BYTES: usize>(&mut self, tag: u8, bytes: [u8; BYTES], finite: Option<impl zmij::Float>) {
         match (self.encoding, finite) {
             (Encoding::Msgpack, _) => {
                 self.begin();
@@ -214,22 +245,27 @@ impl<'o> Encoder<'o> {
     }
 
     /// Text.
+    #[inline]
     pub fn text(&mut self, value: &str) {
         self.begin();
         match (self.encoding, value.len()) {
-            (Encoding::Json, _) => {
-                self.out.push(b'"');
-                escape_into(self.out, value);
-                return self.out.push(b'"');
-            }
-            (Encoding::Msgpack, len @ 0..=31) => self.out.push(0xa0 | len as u8),
-            (Encoding::Msgpack, len @ 32..=255) => self.out.extend_from_slice(&[0xd9, len as u8]),
+            (Encoding::Json, _) => return self.quoted(value),
+            (Encoding::Msgpack, len @ 0..=FIXED_TEXT_MAX) => self.out.push(0xa0 | len as u8),
+            (Encoding::Msgpack, len @ 0..=255) => self.out.extend_from_slice(&[0xd9, len as u8]),
             (Encoding::Msgpack, len) => self.sized(len, [0xda, 0xdb]),
         }
         self.out.extend_from_slice(value.as_bytes());
     }
 
+    #[inline(never)]
+    fn quoted(&mut self, value: &str) {
+        self.out.push(b'"');
+        escape_into(self.out, value);
+        self.out.push(b'"');
+    }
+
     /// A block of bytes: an array of their values in JSON.
+    #[inline]
     pub fn bytes(&mut self, value: &[u8]) {
         match self.encoding {
             Encoding::Msgpack => {
@@ -268,11 +304,13 @@ impl<'o> Encoder<'o> {
     }
 
     /// Whether a block is written as the bytes that it is, so that [`Encoder::zeros`] has a place for them.
+    #[inline]
     pub fn is_binary(&self) -> bool {
         self.encoding == Encoding::Msgpack
     }
 
     /// A block of zero bytes, which [`Encoder::places`] gives to be filled. In a text encoding write the block whole instead.
+    #[inline]
     pub fn zeros(&mut self, len: usize) -> Range<usize> {
         self.bin(len);
         let begin = self.out.len();
@@ -281,6 +319,7 @@ impl<'o> Encoder<'o> {
     }
 
     /// The bytes of blocks that [`Encoder::zeros`] wrote; nothing where two of them overlap.
+    #[inline]
     pub fn places<const BLOCKS: usize>(
         &mut self,
         blocks: [Range<usize>; BLOCKS],
@@ -316,6 +355,7 @@ impl<'o> Encoder<'o> {
     }
 
     /// What stands before the bytes of msgpack's bin.
+    #[inline]
     fn bin(&mut self, len: usize) {
         self.begin();
         match len {
@@ -325,18 +365,23 @@ impl<'o> Encoder<'o> {
     }
 
     /// A length of 16 or 32 bits behind its tag.
+    #[inline(never)]
     fn sized(&mut self, len: usize, [tag16, tag32]: [u8; 2]) {
         match u16::try_from(len) {
-            Ok(len) => self.tagged(tag16, &len.to_be_bytes()),
-            Err(_) => self.tagged(tag32, &u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes()),
+            Ok(len) => self.tagged(tag16, len.to_be_bytes()),
+            Err(_) => self.tagged(tag32, u32::try_from(len).unwrap_or(u32::MAX).to_be_bytes()),
         }
     }
 
-    fn tagged(&mut self, tag: u8, bytes: &[u8]) {
-        self.out.push(tag);
-        self.out.extend_from_slice(bytes);
+    /// A tag and up to eight bytes, written at once: the room is looked for once.
+    #[inline]
+    fn tagged<const BYTES: usize>(&mut self, tag: u8, bytes: [u8; BYTES]) {
+        let mut written = [tag; 9];
+        written[1..=BYTES].copy_from_slice(&bytes);
+        self.out.extend_from_slice(&written[..=BYTES]);
     }
 
+    #[inline]
     fn literal(&mut self, tag: u8, text: &str) {
         self.begin();
         match self.encoding {
@@ -351,10 +396,15 @@ impl<'o> Encoder<'o> {
     fn begin(&mut self) {
         self.written += 1;
         if self.encoding == Encoding::Json {
-            let written = self.out.get(self.start..).unwrap_or_default();
-            if let Some(b'"' | b'}' | b']' | b'0'..=b'9' | b'e' | b'l') = written.last() {
-                self.out.push(b',');
-            }
+            self.separate();
+        }
+    }
+
+    #[inline(never)]
+    fn separate(&mut self) {
+        let written = self.out.get(self.start..).unwrap_or_default();
+        if let Some(b'"' | b'}' | b']' | b'0'..=b'9' | b'e' | b'l') = written.last() {
+            self.out.push(b',');
         }
     }
 }
