@@ -443,7 +443,7 @@ struct Model {
 impl Model {
     fn row(&self, key: u64, ttl: Option<u64>) -> Option<[f32; 3]> {
         match self.fresh.get(&key) {
-            Some((written, _, row)) if ttl.is_none_or(|ttl| written + ttl > self.now) => *row,
+            Some((written, _, row)) if ttl.is_none_or(|ttl| written + ttl >= self.now) => *row,
             _ => self.base.get(&key).copied(),
         }
     }
