@@ -5,8 +5,8 @@
 
 use crate::Options;
 use crate::acceptor::beside_max;
-use crate::connection::{Connection, Timed, UNCOUNTED_BYTES};
-use crate::net_thread::SCRATCH_BYTES;
+use crate::connection::{Connection, UNCOUNTED_BYTES};
+use crate::net_thread::KEPT_BYTES_MAX;
 
 /// Of each connection beside its own record: its places in the slab and in the timers, what its tickets and pushers share
 /// with it, and what the allocator adds.
@@ -62,8 +62,7 @@ impl Options {
         let asking = connections.saturating_sub(beside_max(self.connections_max as u64));
         let uncounted = asking.saturating_mul(UNCOUNTED_BYTES as u64);
         let waiting = (self.partial_bytes_max as u64).saturating_add(uncounted);
-        let at_work = used.message_bytes_max.saturating_mul(FRAMES_AT_WORK)
-            + (SCRATCH_BYTES + 1024 * size_of::<Timed>()) as u64;
+        let at_work = used.message_bytes_max.saturating_mul(FRAMES_AT_WORK) + KEPT_BYTES_MAX as u64;
         vec![
             part("connections", of_each(record)),
             part("requests that are not complete or not served yet", waiting),

@@ -11,7 +11,7 @@ mod roster;
 mod start;
 mod together;
 
-pub(crate) use buffers::{Buffers, OUT_BYTES_KEPT};
+pub(crate) use buffers::{Buffers, KEPT_BYTES_MAX, OUT_BYTES_KEPT};
 pub(crate) use start::start;
 
 use crate::connection::{After, Connection};

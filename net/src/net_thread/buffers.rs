@@ -17,6 +17,9 @@ const OUT_BYTES_KEPT_TOTAL: usize = 512 << 10;
 /// Measured answers of one buffer that is kept, and of all of them.
 const TIMED_KEPT: usize = 1024;
 const TIMED_KEPT_TOTAL: usize = 4 * TIMED_KEPT;
+/// What a net thread keeps from turn to turn: what is read to, the spare buffers, and those of sessions and of TLS.
+pub(crate) const KEPT_BYTES_MAX: usize =
+    2 * SCRATCH_BYTES + OUT_BYTES_KEPT_TOTAL + OUT_BYTES_KEPT + TIMED_KEPT_TOTAL * size_of::<Timed>();
 
 /// What connections borrow for one turn.
 pub(crate) struct Buffers {
