@@ -7,10 +7,12 @@ use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use crate::Durability;
 use crate::disk::{Disk, LogFile};
 use crate::error::Error;
+use crate::pace::Pace;
 use crate::record::{self, Body, FRAME_BYTES, Format, Place, SEGMENT_HEADER_BYTES, SegmentHeader};
 use crate::recover::{LastSegment, Recovered, segment_path};
 use crate::settle::settle;
@@ -51,6 +53,8 @@ pub struct Log {
     closed: Vec<u64>,
     /// Set once, by the failure that ended writing; the keeper's handles see it too.
     read_only: ReadOnly,
+    /// When what is not synced group by group is synced.
+    pace: Pace,
     buffer: Vec<u8>,
 }
 
@@ -120,8 +124,29 @@ impl Log {
             next_sequence: sequence,
             closed: closed(recovered, sequence),
             read_only: ReadOnly::default(),
+            pace: Pace::default(),
             buffer: Vec::new(),
         })
+    }
+
+    /// Has what durability "logged" writes synced at this interval; without one, at segments' ends and the close only.
+    pub fn sync_every(&mut self, every: Option<Duration>) {
+        self.pace.set(every);
+    }
+
+    /// Syncs what was written if that is due at `now`; how long until it is, or nothing where no sync will be. Should it fail, nothing
+    /// more is written.
+    pub fn keep_pace(&mut self, now: Instant) -> Option<Duration> {
+        if self.read_only().is_some() {
+            return None;
+        }
+        let due_in = self.pace.due_in(now)?;
+        if !due_in.is_zero() {
+            return Some(due_in);
+        }
+        // The next write learns of a failure, and so does the close.
+        let _ = self.sync_segment();
+        None
     }
 
     /// Why nothing can be written any more, if so.
@@ -155,6 +180,8 @@ impl Log {
         }
         if self.durability == Durability::Synced {
             self.sync_group()?;
+        } else {
+            self.pace.wrote();
         }
         self.segment.length += self.buffer.len() as u64;
         self.next_sequence += group.len() as u64;
@@ -255,10 +282,13 @@ impl Log {
 
     /// Syncs a segment that holds nothing but acknowledged groups.
     fn sync_segment(&mut self) -> Result<(), Arc<Error>> {
-        self.segment
-            .file
-            .sync()
-            .map_err(|source| self.turn_read_only(format!("cannot sync the segment: {source}")))
+        match self.segment.file.sync() {
+            Ok(()) => {
+                self.pace.synced();
+                Ok(())
+            }
+            Err(source) => Err(self.turn_read_only(format!("cannot sync the segment: {source}"))),
+        }
     }
 
     fn undo_write(&mut self, cause: io::Error) -> Failure {

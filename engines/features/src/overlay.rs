@@ -16,7 +16,7 @@ mod view;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millpond_metrics::Metric;
 use millpond_wal::{
@@ -203,6 +203,7 @@ impl Overlay {
             &recovered,
         );
         let mut log = log.map_err(Error::OverlayLog)?;
+        log.sync_every(section.sync_every_ms.map(Duration::from_millis));
         let history = recovered.next_number;
         if floor > 0
             && let Err(error) = log.forget(floor, history)

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millpond_wal::{Failure, Log, Pending, Queue, Reply};
+use millpond_wal::{Failure, Log, Pending, Queue, Reply, next_group};
 
 use crate::index::{Entry, Index, Versioned};
 use crate::put::{Put, PutError, PutOutcome};
@@ -56,7 +56,7 @@ impl Committer {
     pub fn run(mut self, queue: &Queue<Put>) -> Result<(), Error> {
         let segment_bytes_max = usize::try_from(self.segment_bytes_max).unwrap_or(usize::MAX);
         let bytes_max = segment_bytes_max.min(GROUP_BYTES_MAX);
-        while let Some(group) = queue.take(bytes_max) {
+        while let Some(group) = next_group(queue, &mut self.log, bytes_max, None) {
             self.commit(group);
         }
         self.log.map_or(Ok(()), Log::finish)

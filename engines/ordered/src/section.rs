@@ -5,6 +5,7 @@
 use crate::{Durability, Error, Options, Recovery, Store};
 use serde::Deserialize;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// One store of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -14,6 +15,8 @@ pub struct Section {
     pub path: Option<PathBuf>,
     /// What an acknowledged put survives.
     pub durability: Durability,
+    /// Milliseconds between two syncs with durability "logged"; segments' ends and the close only when left out.
+    pub sync_every_ms: Option<u64>,
     /// Puts waiting for the log; further ones are refused.
     pub queue_max: usize,
     /// Bytes of one log file.
@@ -34,6 +37,7 @@ impl Default for Section {
         Section {
             path: None,
             durability,
+            sync_every_ms: None,
             queue_max,
             segment_bytes_max,
             memory_bytes_max,
@@ -60,6 +64,7 @@ impl Section {
             }
             _ => {}
         }
+        millpond_wal::check_sync_every(at, self.durability, self.sync_every_ms)?;
         if self.queue_max == 0 {
             return Err(format!("{at}.queue_max is 0; expected at least 1"));
         }
@@ -78,6 +83,7 @@ impl Section {
     pub fn open(&self, queue_bytes_max: usize) -> Result<(Store, Option<Recovery>), Error> {
         let options = Options {
             durability: self.durability,
+            sync_every: self.sync_every_ms.map(Duration::from_millis),
             queue_max: self.queue_max,
             queue_bytes_max,
             segment_bytes_max: self.segment_bytes_max,

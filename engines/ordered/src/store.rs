@@ -6,7 +6,7 @@
 use std::fs::File;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millpond_metrics::Metric;
 use millpond_wal::{
@@ -30,6 +30,8 @@ const SCAN_CHUNK_ENTRIES: usize = 1024;
 pub struct Options {
     /// When a put counts as done.
     pub durability: Durability,
+    /// How often a log of durability "logged" is synced; only at segments' ends and the close where it is `None`.
+    pub sync_every: Option<Duration>,
     /// Puts that may wait for the log thread, at least 1; beyond that they are [`Busy`].
     pub queue_max: usize,
     /// Bytes of puts that may; a put that finds none waiting is taken whatever its size.
@@ -45,6 +47,7 @@ impl Default for Options {
     fn default() -> Options {
         Options {
             durability: Durability::Synced,
+            sync_every: None,
             queue_max: 1024,
             queue_bytes_max: 64 << 20,
             segment_bytes_max: 256 << 20,
@@ -121,7 +124,8 @@ impl Store {
         let (recovered, index, recovery) = recover::read(dir)?;
         // The process that made them may have ended before this sync; nothing is shown before it.
         sync_folders(&FORMAT, &*disk, dir)?;
-        let log = Log::open(&FORMAT, disk, dir, durability, segment_bytes_max, &recovered)?;
+        let mut log = Log::open(&FORMAT, disk, dir, durability, segment_bytes_max, &recovered)?;
+        log.sync_every(options.sync_every);
         let index = Arc::new(index);
         let next_version = recovered.next_number;
         let committer = Committer {

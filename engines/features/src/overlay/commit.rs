@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use millpond_wal::{Error, Failure, Log, Pending, Queue, Reply};
+use millpond_wal::{Error, Failure, Log, Pending, Queue, Reply, next_group};
 
 use super::State;
 use super::index::{Entry, Writer, bytes_of};
@@ -79,11 +79,10 @@ impl Committer {
         let segment_bytes_max = usize::try_from(self.segment_bytes_max).unwrap_or(usize::MAX);
         let bytes_max = segment_bytes_max.min(GROUP_BYTES_MAX);
         loop {
-            let group = match self.state.ttl_ms {
-                Some(_) => queue.take_within(bytes_max, SWEEP),
-                None => queue.take(bytes_max),
+            let longest = self.state.ttl_ms.map(|_| SWEEP);
+            let Some(group) = next_group(queue, &mut self.log, bytes_max, longest) else {
+                break;
             };
-            let Some(group) = group else { break };
             self.commit(group);
             self.sweep();
         }

@@ -15,6 +15,8 @@ pub struct OverlaySection {
     pub path: Option<PathBuf>,
     /// What an acknowledged upsert survives.
     pub durability: Durability,
+    /// Milliseconds between two syncs with durability "logged"; segments' ends and the close only when left out.
+    pub sync_every_ms: Option<u64>,
     /// Memory that fresh rows and removals may take; further ones are refused.
     pub bytes_max: u64,
     /// How long a fresh row shows; until it is folded into a version when left out.
@@ -30,6 +32,7 @@ impl Default for OverlaySection {
         OverlaySection {
             path: None,
             durability: Durability::Synced,
+            sync_every_ms: None,
             bytes_max: 256 << 20,
             ttl_ms: None,
             queue_max: 1024,
@@ -57,6 +60,7 @@ impl OverlaySection {
             }
             _ => {}
         }
+        millpond_wal::check_sync_every(at, self.durability, self.sync_every_ms)?;
         for (key, found) in [
             ("bytes_max", self.bytes_max),
             ("queue_max", self.queue_max as u64),

@@ -3,6 +3,7 @@
 mod bed;
 mod failures;
 mod groups;
+mod pace;
 mod traces;
 
 use super::*;

@@ -47,6 +47,18 @@ fn a_log_that_failed_is_written_no_more() {
 }
 
 #[test]
+fn an_upsert_is_answered_before_the_sync_that_its_interval_has() {
+    let (disk, shared) = FailingDisk::new();
+    let bed = Bed::on(shared, |section| section.sync_every_ms = Some(1));
+    disk.shut_gate();
+    let done = bed.upsert(&[1], &[1.0; 3]).unwrap();
+    assert_eq!(done.durability, Durability::Logged);
+    bed.check(1, Some([1.0; 3]));
+    disk.wait_for_sync();
+    disk.open_gate();
+}
+
+#[test]
 fn a_fold_that_ends_in_a_note_is_served() {
     let mut bed = Bed::new(|_| ());
     bed.upsert(&[1], &[1.0; 3]).unwrap();
