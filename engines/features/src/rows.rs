@@ -207,8 +207,21 @@ pub(crate) fn encode_column(
     let refused = not_finite == NotFinite::Refused;
     let unfit = match kind {
         Numbers::F32 => {
-            out.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
-            numbers.iter().position(|number| refused && !number.is_finite())
+            let begin = out.len();
+            out.resize(begin + size_of_val(numbers), 0);
+            let places = out.get_mut(begin..).unwrap_or_default().as_chunks_mut().0;
+            for (place, number) in places.iter_mut().zip(numbers) {
+                *place = number.to_le_bytes();
+            }
+            // Without an end at the first that is not, several numbers are looked at together.
+            let has_others = numbers
+                .iter()
+                .fold(false, |has, number| has | !number.is_finite());
+            let is_other = |number: &f32| !number.is_finite();
+            match refused && has_others {
+                true => numbers.iter().position(is_other),
+                false => None,
+            }
         }
         Numbers::F16 => narrow(numbers, out, refused, |number| {
             let narrow = f16::from_f32(number);

@@ -7,6 +7,8 @@
 pub(crate) mod arrange;
 mod cells;
 mod compact;
+mod incoming;
+mod pilots;
 mod removals;
 mod section;
 mod shard;
@@ -24,7 +26,7 @@ use std::time::SystemTime;
 
 use crate::error::Error;
 use crate::hash::{hash, shard_of};
-use crate::header::SHARDS_MAX;
+use crate::header::{KEY_BYTES, SHARDS_MAX};
 use crate::manifest::{self, FoldedEntry, KeyKind, Manifest};
 use crate::node_share::NodeShare;
 use crate::overlay::Folded;
@@ -42,6 +44,8 @@ use unfinished::{Unfinished, exists, make_dir, sync_dir};
 pub const MEMORY_BYTES: usize = 1 << 30;
 /// Of rows on their way to the files of all shards.
 const BUFFERS_BYTES: usize = 16 << 20;
+/// The part of the memory that rows may take as they come.
+const KEPT: (usize, usize) = (9, 19);
 
 /// What becomes of rows that have the same key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -66,8 +70,9 @@ impl Duplicates {
 
 /// Writes one version of a table.
 ///
-/// Rows go to disk as they come, and are read again when all are there, to be written in the order of their slots. Up to 24
-/// bytes a row or removal stay in memory; a writer that is dropped before it has finished removes what it wrote.
+/// Rows are kept as they come, in memory where about half of what it may take has room for all, else on disk, and are written in the
+/// order of their slots when all are there. Up to 24 bytes a row or removal stay in memory; a writer that is dropped before it
+/// has finished removes what it wrote.
 pub struct Writer {
     table_dir: PathBuf,
     name: String,
@@ -81,6 +86,8 @@ pub struct Writer {
     folded: Option<Folded>,
     created_unix_s: u64,
     memory_bytes: usize,
+    /// Bytes of rows in memory; none once they are in files.
+    kept_bytes: Option<usize>,
     /// Where the files are until they are whole.
     unfinished: Unfinished,
     /// By number.
@@ -194,8 +201,8 @@ impl Writer {
         }
         let unfinished = Unfinished::create(table_dir, version, is_new)?;
         let buffer_bytes = BUFFERS_BYTES / shards as usize;
-        let shards = (0..shards).map(|number| ShardWriter::create(&unfinished.path, number, buffer_bytes));
-        let shards = shards.collect::<Result<_, _>>()?;
+        let shards = (0..shards).map(|number| ShardWriter::new(&unfinished.path, number, buffer_bytes));
+        let shards = shards.collect();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
         Ok(Writer {
             table_dir: table_dir.to_path_buf(),
@@ -210,6 +217,7 @@ impl Writer {
             folded: None,
             created_unix_s: source_date().unwrap_or(now.map_or(0, |now| now.as_secs())),
             memory_bytes: MEMORY_BYTES,
+            kept_bytes: Some(0),
             unfinished,
             shards,
             failed: false,
@@ -392,8 +400,23 @@ impl Writer {
     fn push_slot(&mut self, key: u64) -> Result<(), Error> {
         let number = shard_of(hash(key), self.shards.len() as u32);
         let pushed = self.shards[number as usize].push(key, &self.row);
-        self.failed |= pushed.is_err();
-        pushed
+        let kept = pushed.and_then(|()| self.keep(KEY_BYTES + self.row.len()));
+        self.failed |= kept.is_err();
+        kept
+    }
+
+    /// Counts what came; from the row on for which there is no room in memory, rows are kept in files.
+    fn keep(&mut self, bytes: usize) -> Result<(), Error> {
+        let Some(kept_bytes) = &mut self.kept_bytes else {
+            return Ok(());
+        };
+        *kept_bytes += bytes;
+        // The other part is for the rows in their order, among which there are empty slots.
+        if *kept_bytes <= self.memory_bytes / KEPT.1 * KEPT.0 {
+            return Ok(());
+        }
+        self.kept_bytes = None;
+        self.shards.iter_mut().try_for_each(ShardWriter::spill)
     }
 
     /// Writes the shards and the manifest, syncs everything and gives the version its name.
@@ -476,7 +499,7 @@ impl Writer {
     fn finish_shards(&self, shards: Vec<ShardWriter>) -> Result<Vec<Finished>, Error> {
         let count = shards.len();
         let threads = thread::available_parallelism().map_or(1, usize::from).min(count);
-        let memory_bytes = self.memory_bytes / threads;
+        let memory_bytes = self.memory_bytes.saturating_sub(self.kept_bytes.unwrap_or(0)) / threads;
         let waiting = Mutex::new(shards.into_iter().enumerate());
         let finished = Mutex::new((0..count).map(|_| None).collect::<Vec<_>>());
         let (base, is_varying) = (self.base.as_deref(), self.schema.is_varying());

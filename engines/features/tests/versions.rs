@@ -135,7 +135,9 @@ fn a_key_that_is_there_twice_leaves_no_version() {
 #[test]
 fn rows_that_the_disk_lost_leave_no_version() {
     let dir = tempfile::tempdir().unwrap();
-    let mut writer = Writer::create(dir.path(), "films", 1, Schema::floats(DIM), 1).unwrap();
+    let writer = Writer::create(dir.path(), "films", 1, Schema::floats(DIM), 1).unwrap();
+    // There is no room for all of them in memory.
+    let mut writer = writer.memory_bytes(1 << 20);
     for key in 0..50_000 {
         writer.push(key, &[1.0; DIM]).unwrap();
     }

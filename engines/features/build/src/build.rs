@@ -169,7 +169,7 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
     };
     let mut rows = Rows::new(options, base.clone(), stored);
     each_block(&inputs, &wanted, progress, &mut |input, block| {
-        (0..block.keys.len()).try_for_each(|at| rows.add(input, block, at))
+        rows.add_all(input, block)
     })?;
     let mut writer = match rows.writer {
         Some(writer) => writer,
@@ -290,6 +290,29 @@ impl Rows<'_> {
             writer: None,
             dims: Vec::new(),
             row: Vec::new(),
+        }
+    }
+
+    /// Adds the rows of a block.
+    fn add_all(&mut self, input: &Input, block: &Block) -> Result<(), Error> {
+        // What is the same in all rows is not asked for of each.
+        let even = match (self.dims.as_slice(), block.columns.as_slice()) {
+            (&[dim], [lists]) if dim > 0 && lists.is_even(dim) && !block.is_text() => {
+                Some(lists.numbers().chunks_exact(dim))
+            }
+            _ => None,
+        };
+        let (Some(writer), Some(rows), None) = (&mut self.writer, even, &self.options.held) else {
+            return (0..block.keys.len()).try_for_each(|at| self.add(input, block, at));
+        };
+        let pushed = block
+            .keys
+            .iter()
+            .zip(rows)
+            .map(|(&key, row)| writer.push(key, row));
+        match pushed.zip(0..).find_map(|(pushed, at)| Some((at, pushed.err()?))) {
+            Some((at, error)) => Err(self.named(error, input, block, at)),
+            None => Ok(()),
         }
     }
 

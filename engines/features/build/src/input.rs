@@ -249,6 +249,11 @@ impl Block {
         Ok(())
     }
 
+    /// Adds rows' keys, numbers, where it has none yet.
+    fn push_keys(&mut self, keys: impl Iterator<Item = u64>) {
+        self.keys.extend(keys);
+    }
+
     /// Adds a row's key, a text.
     fn push_text(&mut self, text: &str) -> Result<(), Problem> {
         if !self.is_text() && !self.keys.is_empty() {

@@ -6,11 +6,13 @@
 use std::io::Write;
 use std::path::Path;
 
+use super::pilots::{Bits, in_order, pilots};
 use super::section::Section;
 use super::varying::Lengths;
 use crate::error::Error;
 use crate::hash::{Places, hash, key_of};
 use crate::header::{Header, HeapSection, KEY_BYTES, SHARD_ROWS_MAX};
+use crate::prefetch::prefetch;
 
 /// Seeds are powers of the first, so that hashes spread by one become those of the next by a multiplication.
 const FIRST_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -20,6 +22,8 @@ const BUCKET_ROWS: u64 = 4;
 /// Of ten slots nine are used: more would take more tries, fewer more memory.
 const USED: (u64, u64) = (9, 10);
 const BUFFER_BYTES: usize = 64 * 1024;
+/// Slots whose places are found before the first is written.
+const AHEAD: usize = 32;
 
 /// What a shard says of itself.
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +102,7 @@ impl Keys {
             for spread in &mut spreads {
                 *spread = spread.wrapping_mul(FIRST_SEED);
             }
-            spreads.sort_unstable();
+            spreads = in_order(spreads);
             if let Some(pair) = spreads.windows(2).find(|pair| pair[0] == pair[1]) {
                 let key = places.key_of(pair[0]);
                 return Err(Error::DuplicateKey { key });
@@ -120,81 +124,6 @@ impl Keys {
     }
 }
 
-/// The lowest pilot of each bucket that has no key of it meet another's, the largest buckets first; `None` where a bucket
-/// has no such pilot. The hashes are in order, so those of a bucket lie together.
-fn pilots(spreads: &[u64], places: Places) -> Option<Vec<u16>> {
-    let mut pilots = vec![0; places.buckets as usize];
-    let mut taken = Taken::new(places.slots);
-    let mut slots = Vec::new();
-    for members in by_size(spreads, places) {
-        let pilot = (0..=u16::MAX).find(|&pilot| taken.take(members, pilot, places, &mut slots))?;
-        let bucket = members.first().map(|&spread| places.bucket(spread))?;
-        *pilots.get_mut(bucket as usize)? = pilot;
-    }
-    Some(pilots)
-}
-
-/// The buckets that have keys, the largest first, then by number.
-fn by_size(spreads: &[u64], places: Places) -> impl Iterator<Item = &[u64]> {
-    let same_bucket = move |a: &u64, b: &u64| places.bucket(*a) == places.bucket(*b);
-    let mut counts: Vec<u32> = Vec::new();
-    for members in spreads.chunk_by(same_bucket) {
-        if counts.len() <= members.len() {
-            counts.resize(members.len() + 1, 0);
-        }
-        counts[members.len()] += 1;
-    }
-    // Where the buckets of a size begin, counted from the largest.
-    let mut begins = vec![0; counts.len()];
-    let mut total = 0_u32;
-    for (begin, count) in begins.iter_mut().zip(&counts).rev() {
-        *begin = total;
-        total += count;
-    }
-    let mut order = vec![(0_u32, 0_u32); total as usize];
-    let mut begin = 0;
-    for members in spreads.chunk_by(same_bucket) {
-        let at = &mut begins[members.len()];
-        order[*at as usize] = (begin, members.len() as u32);
-        *at += 1;
-        begin += members.len() as u32;
-    }
-    order
-        .into_iter()
-        .filter_map(|(begin, len)| spreads.get(begin as usize..)?.get(..len as usize))
-}
-
-/// Which slots are taken, a bit each.
-struct Taken(Vec<u64>);
-
-impl Taken {
-    fn new(slots: u64) -> Taken {
-        Taken(vec![0; slots.div_ceil(64) as usize])
-    }
-
-    /// Takes the slots that a pilot gives a bucket, if all are free and no two the same. `slots` is scratch.
-    #[inline(always)]
-    fn take(&mut self, members: &[u64], pilot: u16, places: Places, slots: &mut Vec<u64>) -> bool {
-        slots.clear();
-        for &spread in members {
-            let slot = places.slot(spread, pilot);
-            if self.has(slot) || slots.contains(&slot) {
-                return false;
-            }
-            slots.push(slot);
-        }
-        for slot in slots {
-            self.0[(*slot / 64) as usize] |= 1 << (*slot % 64);
-        }
-        true
-    }
-
-    #[inline(always)]
-    fn has(&self, slot: u64) -> bool {
-        self.0[(slot / 64) as usize] >> (slot % 64) & 1 == 1
-    }
-}
-
 /// Where every key of a shard goes.
 pub(crate) struct Arrangement {
     /// Of several rows of a key the first stays, else the last.
@@ -208,7 +137,8 @@ pub(crate) struct Arrangement {
     filler: u64,
 }
 
-/// Hands every slot of a shard, a key and its row, to the visitor it is given. Of slots of the same key the arrangement keeps one.
+/// Hands every slot of a shard, a key and its row, to the visitor it is given, one or several behind each other. Of slots of the
+/// same key the arrangement keeps one.
 pub(crate) type Slots<'a> = dyn FnMut(&mut dyn FnMut(&[u8])) -> Result<(), Error> + 'a;
 
 /// Gets a key and its row.
@@ -285,29 +215,36 @@ impl Arrangement {
         slots: &mut Slots<'_>,
     ) -> Result<Vec<u8>, Error> {
         let mut image = vec![0; (range.end - range.start) as usize * slot_bytes];
-        for slot in image.chunks_exact_mut(slot_bytes) {
-            slot[..KEY_BYTES].copy_from_slice(&self.filler.to_le_bytes());
-        }
-        let own = self.slot_of(&self.filler.to_le_bytes());
-        if let Some(at) = own.filter(|at| self.keep_first && range.contains(at)) {
-            // It is no row yet, and must not pass for one.
-            let begin = (at - range.start) as usize * slot_bytes;
-            image[begin..begin + KEY_BYTES].copy_from_slice(&(!self.filler).to_le_bytes());
-        }
-        slots(&mut |slot| {
-            let Some(at) = self
-                .slot_of(slot)
-                .and_then(|number| number.checked_sub(range.start))
-            else {
-                return;
-            };
-            let begin = at as usize * slot_bytes;
-            if let Some(place) = image.get_mut(begin..begin + slot_bytes)
-                && !(self.keep_first && place[..KEY_BYTES] == slot[..KEY_BYTES])
-            {
-                place.copy_from_slice(slot);
+        let mut filled = Bits::new(range.end - range.start);
+        let mut numbers = [0; AHEAD];
+        slots(&mut |slots| {
+            for some in slots.chunks(AHEAD * slot_bytes) {
+                // All places are asked for before the first is written: most of them are in no cache.
+                for (number, slot) in numbers.iter_mut().zip(some.chunks_exact(slot_bytes)) {
+                    let at = self.slot_of(slot).unwrap_or(u64::MAX);
+                    *number = at.wrapping_sub(range.start);
+                    if let Some(place) = image.get((*number as usize).wrapping_mul(slot_bytes)) {
+                        prefetch(place);
+                    }
+                }
+                for (&number, slot) in numbers.iter().zip(some.chunks_exact(slot_bytes)) {
+                    if number >= range.end - range.start || (filled.set(number) && self.keep_first) {
+                        continue;
+                    }
+                    let begin = number as usize * slot_bytes;
+                    if let Some(place) = image.get_mut(begin..begin + slot_bytes) {
+                        place.copy_from_slice(slot);
+                    }
+                }
             }
         })?;
+        let filler = self.filler.to_le_bytes();
+        filled.each_unset(|number| {
+            let begin = number as usize * slot_bytes;
+            if let Some(place) = image.get_mut(begin..begin + KEY_BYTES) {
+                place.copy_from_slice(&filler);
+            }
+        });
         Ok(image)
     }
 
@@ -457,20 +394,5 @@ mod tests {
                 assert_eq!(got, expected);
             }
         }
-    }
-
-    #[test]
-    fn buckets_that_fit_nowhere_end_in_an_error_or_another_seed() {
-        // Every bucket of one key, in a shard as full as can be: the last ones need many pilots.
-        let spreads: Vec<u64> = (0..2000).map(|number| number << 53).collect();
-        let places = Places {
-            seed: 1,
-            buckets: 2000,
-            slots: 2001,
-        };
-        assert!(pilots(&spreads, places).is_some());
-        // Two keys cannot share one slot, whatever the pilot.
-        let places = Places { slots: 1, ..places };
-        assert!(pilots(&spreads[..2], places).is_none());
     }
 }

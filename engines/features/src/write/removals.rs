@@ -49,6 +49,7 @@ impl Removals {
         self,
         with_rows: Vec<u64>,
         keep_first: bool,
+        slot_bytes: usize,
         slots: &mut Slots<'_>,
     ) -> Result<Vec<u64>, Error> {
         if with_rows.is_empty() {
@@ -66,13 +67,15 @@ impl Removals {
             }
         }
         let mut number = 0;
-        slots(&mut |slot| {
-            if let Some(rival) = key_of_slot(slot).and_then(|key| rivals.get_mut(&key))
-                && !(keep_first && rival.row.is_some())
-            {
-                rival.row = Some(number);
+        slots(&mut |slots| {
+            for slot in slots.chunks_exact(slot_bytes) {
+                if let Some(rival) = key_of_slot(slot).and_then(|key| rivals.get_mut(&key))
+                    && !(keep_first && rival.row.is_some())
+                {
+                    rival.row = Some(number);
+                }
+                number += 1;
             }
-            number += 1;
         })?;
         let stays = |key: &u64| {
             let Some(Rivals {
@@ -121,7 +124,9 @@ mod tests {
                 rows.iter().for_each(|key| visit(&key.to_le_bytes()));
                 Ok(())
             };
-            let stay = removals.that_stay(with_rows, keep_first, &mut slots).unwrap();
+            let stay = removals
+                .that_stay(with_rows, keep_first, KEY_BYTES, &mut slots)
+                .unwrap();
             assert_eq!(stay, expected, "{changes:?}, keep_first {keep_first}");
         }
     }

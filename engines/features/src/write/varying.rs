@@ -1,14 +1,11 @@
-//! Rows that vary in length while a shard is written: in the file of rows each says how long it is, in the shard they lie
+//! Rows that vary in length while a shard is written: as they come each says how long it is, in the shard they lie
 //! one behind another, in the order of their slots.
 //!
 //! Decides nothing about keys. Invariant: four bytes a slot stay in memory, and of the rows no more than was allowed, or one.
 
-use std::fs::File;
-use std::io::{self, BufReader, Read, Seek, Write};
+use std::io::{self, Read, Write};
 use std::ops::Range;
 use std::path::Path;
-
-use xxhash_rust::xxh3::Xxh3Default;
 
 use super::arrange::Arrangement;
 use super::removals::key_of_slot;
@@ -17,38 +14,37 @@ use crate::error::Error;
 use crate::header::{Header, KEY_BYTES};
 use crate::schema::{ROW_BYTES_MAX, START_BYTES};
 
-/// What says how long a row is in the file of rows.
+/// What says how long a row is, as it comes.
 const LENGTH_BYTES: usize = 4;
-const BUFFER_BYTES: usize = 256 * 1024;
 /// What a slot takes while its row is put in its place: where it begins, and whether it is there.
 const PLACE_BYTES: u64 = 9;
 /// The length of a slot's row until the row comes.
 const NONE: u32 = u32::MAX;
 
-/// Puts the length of a row before it, as the file of rows has it.
+/// Puts the length of a row before it, as it is kept until its shard is written.
 pub(super) fn frame(row: &mut Vec<u8>) {
     let length = (row.len() as u32).to_le_bytes();
     row.splice(..0, length);
 }
 
-/// A row of the file of rows.
+/// A row as it came.
 pub(super) struct Record<'a> {
     /// Its key, and as much as a slot of the shard has behind it: where the row begins is not known yet.
     pub(super) slot: &'a [u8],
     pub(super) row: &'a [u8],
 }
 
-/// Visits the rows in a file of rows, in the order in which they came; returns its checksum.
-pub(super) fn each(file: &mut File, is_delta: bool, visit: &mut dyn FnMut(Record<'_>)) -> io::Result<u64> {
-    file.rewind()?;
-    let mut left = file.metadata()?.len();
-    let mut file = BufReader::with_capacity(BUFFER_BYTES, file);
+/// Visits rows as they were pushed, `left` bytes of them, in the order in which they came.
+pub(super) fn each(
+    rows: &mut impl Read,
+    mut left: u64,
+    is_delta: bool,
+    visit: &mut dyn FnMut(Record<'_>),
+) -> io::Result<()> {
     let (mut head, mut row) = ([0; KEY_BYTES + LENGTH_BYTES], Vec::new());
     let mut slot = vec![0; KEY_BYTES + START_BYTES + usize::from(is_delta)];
-    let mut hasher = Xxh3Default::new();
     while left > 0 {
-        file.read_exact(&mut head)?;
-        hasher.update(&head);
+        rows.read_exact(&mut head)?;
         let (key, length) = head.split_at(KEY_BYTES);
         let length = length
             .first_chunk()
@@ -58,8 +54,7 @@ pub(super) fn each(file: &mut File, is_delta: bool, visit: &mut dyn FnMut(Record
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
         row.resize(length + usize::from(is_delta), 0);
-        file.read_exact(&mut row)?;
-        hasher.update(&row);
+        rows.read_exact(&mut row)?;
         left = left.saturating_sub((head.len() + row.len()) as u64);
         let (bytes, flag) = row.split_at(length);
         slot[..KEY_BYTES].copy_from_slice(key);
@@ -69,7 +64,7 @@ pub(super) fn each(file: &mut File, is_delta: bool, visit: &mut dyn FnMut(Record
             row: bytes,
         });
     }
-    Ok(hasher.digest())
+    Ok(())
 }
 
 /// Hands every row of a shard to the visitor that it is given; of rows of the same key the arrangement keeps one.

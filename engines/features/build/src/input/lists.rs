@@ -50,6 +50,24 @@ impl Lists {
         Ok(())
     }
 
+    /// Adds `count` lists of `dim` numbers each, which were checked.
+    pub(super) fn extend(&mut self, numbers: impl Iterator<Item = f32>, count: usize, dim: usize) {
+        let begin = self.numbers.len();
+        self.numbers.extend(numbers);
+        self.ends.extend((1..=count).map(|at| begin + at * dim));
+    }
+
+    /// Whether every list has `dim` numbers.
+    pub(crate) fn is_even(&self, dim: usize) -> bool {
+        let ends = self.ends.iter().zip(1..);
+        !self.is_bytes && ends.fold(true, |is_even, (&end, at)| is_even & (end == at * dim))
+    }
+
+    /// All numbers, one list behind another.
+    pub(crate) fn numbers(&self) -> &[f32] {
+        &self.numbers
+    }
+
     /// Adds bytes to the string that is not ended.
     pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);

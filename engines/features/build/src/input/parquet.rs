@@ -95,15 +95,24 @@ impl ParquetReader {
     fn read_group(&self, group: &mut Group, block: &mut Block) -> Result<bool, Error> {
         let rows = self.batch_rows;
         let damaged = |error| damaged(&self.path, self.row)(error);
-        let batch = guarded(|| group.keys.read(rows)).map_err(damaged)?;
+        let read = guarded(|| group.keys.read(rows)).map_err(damaged)?;
         for cells in group.sources.iter_mut().flatten() {
             let count = guarded(|| cells.read(rows)).map_err(damaged)?;
-            if count != batch.len() {
+            if count != read {
                 let message = "the columns have different numbers of rows".to_owned();
                 return Err(damaged(ParquetError::General(message)));
             }
         }
-        for (row, key) in (self.row..).zip(&batch) {
+        if !fill(group, read, block) {
+            let keys = group.keys.each().map_err(damaged)?;
+            self.row_by_row(group, &keys, block)?;
+        }
+        Ok(read > 0)
+    }
+
+    /// Adds the rows of a batch, each of which may be wrong.
+    fn row_by_row(&self, group: &mut Group, keys: &[Option<Key>], block: &mut Block) -> Result<(), Error> {
+        for (row, key) in (self.row..).zip(keys) {
             let wrong = |column: &str, problem| bad(&self.path, Place::Row(row), column, problem);
             let pushed = match key {
                 Some(Key::Number(key)) => block.push_key(*key),
@@ -120,8 +129,31 @@ impl ParquetReader {
                 ended.map_err(|problem| wrong(source.first().map_or("", |cells| cells.name()), problem))?;
             }
         }
-        Ok(!batch.is_empty())
+        Ok(())
     }
+}
+
+/// Adds all rows of a batch at once, where none of them needs a look of its own; `false` where nothing was added.
+fn fill(group: &Group, rows: usize, block: &mut Block) -> bool {
+    let Some(keys) = group.keys.plain().filter(|keys| keys.len() == rows) else {
+        return false;
+    };
+    let not_finite = block.not_finite;
+    let dim = |source: &Vec<Box<dyn Cells>>| match source.as_slice() {
+        [only] => only.plain_dim(rows, not_finite),
+        // Numbers of several columns stand in turns.
+        _ => None,
+    };
+    let dims: Option<Vec<usize>> = group.sources.iter().map(dim).collect();
+    let Some(dims) = dims.filter(|_| !block.bytes.contains(&true)) else {
+        return false;
+    };
+    block.push_keys(keys.iter().map(|key| key.cast_unsigned()));
+    let sources = group.sources.iter().flatten();
+    for ((cells, lists), dim) in sources.zip(&mut block.columns).zip(dims) {
+        cells.fill(rows, dim, lists);
+    }
+    true
 }
 
 impl Reader for ParquetReader {

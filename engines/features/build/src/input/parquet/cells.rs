@@ -5,6 +5,7 @@
 //! never goes beyond the levels and values that the batch has.
 
 use half::f16;
+use millpond_engines_features::NotFinite;
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl};
 use parquet::data_type::{ByteArray, DataType, FixedLenByteArray};
 use parquet::errors::ParquetError;
@@ -21,15 +22,20 @@ pub(super) enum Key {
 
 /// The column of the keys.
 pub(super) trait Keys {
-    /// The next keys, `None` where one is null; no keys at the end.
-    fn read(&mut self, rows: usize) -> Result<Vec<Option<Key>>, ParquetError>;
+    /// Reads the next batch; returns its number of rows, 0 at the end.
+    fn read(&mut self, rows: usize) -> Result<usize, ParquetError>;
+
+    /// The keys of the batch, where they are numbers and none is null.
+    fn plain(&self) -> Option<&[i64]>;
+
+    /// The keys of the batch, `None` where one is null.
+    fn each(&self) -> Result<Vec<Option<Key>>, ParquetError>;
 }
 
 pub(super) fn keys(reader: ColumnReader, leaf: &ColumnDescriptor) -> Result<Box<dyn Keys>, ParquetError> {
-    let level_max = leaf.max_def_level();
     Ok(match reader {
-        ColumnReader::Int64ColumnReader(reader) => Box::new(KeyColumn { reader, level_max }),
-        ColumnReader::ByteArrayColumnReader(reader) => Box::new(KeyColumn { reader, level_max }),
+        ColumnReader::Int64ColumnReader(reader) => Box::new(KeyColumn::new(reader, leaf)),
+        ColumnReader::ByteArrayColumnReader(reader) => Box::new(KeyColumn::new(reader, leaf)),
         _ => return Err(unexpected(leaf)),
     })
 }
@@ -38,20 +44,44 @@ struct KeyColumn<T: DataType> {
     reader: ColumnReaderImpl<T>,
     /// The definition level of a key that is not null.
     level_max: i16,
+    rows: usize,
+    levels: Vec<i16>,
+    values: Vec<T::T>,
+}
+
+impl<T: DataType> KeyColumn<T> {
+    fn new(reader: ColumnReaderImpl<T>, leaf: &ColumnDescriptor) -> KeyColumn<T> {
+        KeyColumn {
+            reader,
+            level_max: leaf.max_def_level(),
+            rows: 0,
+            levels: Vec::new(),
+            values: Vec::new(),
+        }
+    }
 }
 
 impl<T: DataType> Keys for KeyColumn<T>
 where
     T::T: StoredKey,
 {
-    fn read(&mut self, rows: usize) -> Result<Vec<Option<Key>>, ParquetError> {
-        let (mut levels, mut values) = (Vec::new(), Vec::new());
-        let (rows, _, _) = self
-            .reader
-            .read_records(rows, Some(&mut levels), None, &mut values)?;
-        let mut keys = values.iter();
-        (0..rows)
-            .map(|row| match levels.get(row) {
+    fn read(&mut self, rows: usize) -> Result<usize, ParquetError> {
+        self.levels.clear();
+        self.values.clear();
+        let levels = Some(&mut self.levels);
+        (self.rows, _, _) = self.reader.read_records(rows, levels, None, &mut self.values)?;
+        Ok(self.rows)
+    }
+
+    fn plain(&self) -> Option<&[i64]> {
+        // As many as there are rows: none is null.
+        (self.values.len() == self.rows).then(|| T::T::numbers(&self.values))?
+    }
+
+    fn each(&self) -> Result<Vec<Option<Key>>, ParquetError> {
+        let mut keys = self.values.iter();
+        (0..self.rows)
+            .map(|row| match self.levels.get(row) {
                 Some(&level) if level < self.level_max => Ok(None),
                 _ => keys.next().map(StoredKey::key).transpose(),
             })
@@ -60,14 +90,23 @@ where
 }
 
 /// What a key is stored as.
-trait StoredKey {
+trait StoredKey: Sized {
     fn key(&self) -> Result<Key, ParquetError>;
+
+    /// Keys that are numbers.
+    fn numbers(_: &[Self]) -> Option<&[i64]> {
+        None
+    }
 }
 
 /// An unsigned key is stored as the signed number of the same bits.
 impl StoredKey for i64 {
     fn key(&self) -> Result<Key, ParquetError> {
         Ok(Key::Number(self.cast_unsigned()))
+    }
+
+    fn numbers(keys: &[i64]) -> Option<&[i64]> {
+        Some(keys)
     }
 }
 
@@ -85,6 +124,12 @@ pub(super) trait Cells {
     /// Reads the next batch; returns its number of rows, 0 at the end.
     fn read(&mut self, rows: usize) -> Result<usize, ParquetError>;
 
+    /// How many numbers each of the batch's rows has, where all have as many and none is null or refused.
+    fn plain_dim(&self, rows: usize, not_finite: NotFinite) -> Option<usize>;
+
+    /// Adds a list for each of the batch's rows, of which that is known.
+    fn fill(&self, rows: usize, dim: usize, lists: &mut Lists);
+
     /// Adds the numbers of the batch's next row to the list that is open.
     fn next(&mut self, lists: &mut Lists) -> Result<(), Problem>;
 }
@@ -100,13 +145,22 @@ pub(super) fn cells(reader: ColumnReader, leaf: &ColumnDescriptor) -> Result<Box
 }
 
 /// What a number is stored as, or bytes.
-trait Stored {
+trait Stored: Sized {
     fn add_to(&self, lists: &mut Lists) -> Result<(), Problem>;
+
+    /// Values that are 32-bit floats.
+    fn floats(_: &[Self]) -> Option<&[f32]> {
+        None
+    }
 }
 
 impl Stored for f32 {
     fn add_to(&self, lists: &mut Lists) -> Result<(), Problem> {
         lists.push(f64::from(*self))
+    }
+
+    fn floats(values: &[f32]) -> Option<&[f32]> {
+        Some(values)
     }
 }
 
@@ -193,6 +247,27 @@ where
             self.definitions.resize(rows, 0);
         }
         Ok(rows)
+    }
+
+    fn plain_dim(&self, rows: usize, not_finite: NotFinite) -> Option<usize> {
+        let floats = T::T::floats(&self.values)?;
+        let dim = floats.len().checked_div(rows).filter(|&dim| dim > 0)?;
+        // As many values as levels: no list is empty, and no number is null. None of these ends early, so that many are looked at together.
+        let is_whole = floats.len() == rows * dim && self.definitions.len() == floats.len();
+        let begins = self.repetitions.iter().filter(|&&level| level == 0).count();
+        let is_even = match self.level_element {
+            0 => dim == 1,
+            _ => begins == rows && self.repetitions.iter().step_by(dim).all(|&level| level == 0),
+        };
+        let is_finite = |all, float: &f32| all & float.is_finite();
+        let is_plain =
+            is_whole && is_even && (not_finite == NotFinite::Kept || floats.iter().fold(true, is_finite));
+        is_plain.then_some(dim)
+    }
+
+    fn fill(&self, rows: usize, dim: usize, lists: &mut Lists) {
+        let floats = T::T::floats(&self.values).unwrap_or_default();
+        lists.extend(floats.iter().copied(), rows, dim);
     }
 
     fn next(&mut self, lists: &mut Lists) -> Result<(), Problem> {

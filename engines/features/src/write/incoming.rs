@@ -1,0 +1,275 @@
+//! The rows of a shard as they come: in memory while there is room, in a file of their own from then on.
+//!
+//! Knows no order and no table. Invariant: what is read again is what was pushed, in that order; rows that went through the
+//! file are held against the checksum of what was written.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Read, Seek, Write};
+use std::path::{Path, PathBuf};
+
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::removals::key_of_slot;
+use super::varying::{self, Record};
+use crate::error::Error;
+use crate::header::KEY_BYTES;
+
+/// Of rows that are written or read at a time.
+const CHUNK_BYTES: usize = 256 * 1024;
+
+/// Rows while they are pushed.
+pub(super) struct Incoming {
+    path: PathBuf,
+    chunk_bytes: usize,
+    /// Full ones, in their order; none once there is a file.
+    chunks: Vec<Vec<u8>>,
+    /// The one that is filled. No row lies in two.
+    open: Vec<u8>,
+    spilled: Option<Spilled>,
+}
+
+struct Spilled {
+    file: File,
+    /// Over all bytes of the file.
+    written: Xxh3Default,
+}
+
+impl Incoming {
+    /// Of shard `number` in `dir`, with a chunk of about `chunk_bytes` that is filled.
+    pub(super) fn new(dir: &Path, number: u32, chunk_bytes: usize) -> Incoming {
+        Incoming {
+            path: dir.join(format!("rows-{number:05}")),
+            chunk_bytes: chunk_bytes.min(CHUNK_BYTES),
+            chunks: Vec::new(),
+            open: Vec::new(),
+            spilled: None,
+        }
+    }
+
+    pub(super) fn push(&mut self, key: u64, row: &[u8]) -> Result<(), Error> {
+        let bytes = KEY_BYTES + row.len();
+        if self.open.capacity() - self.open.len() < bytes {
+            self.turn(bytes)?;
+        }
+        self.open.extend_from_slice(&key.to_le_bytes());
+        self.open.extend_from_slice(row);
+        Ok(())
+    }
+
+    /// Makes room for a row of `bytes`.
+    fn turn(&mut self, bytes: usize) -> Result<(), Error> {
+        if self.spilled.is_some() {
+            self.write_out()?;
+            self.open.reserve(self.chunk_bytes.max(bytes));
+            return Ok(());
+        }
+        let room = Vec::with_capacity(self.chunk_bytes.max(bytes));
+        let full = std::mem::replace(&mut self.open, room);
+        self.chunks.extend(Some(full).filter(|full| !full.is_empty()));
+        Ok(())
+    }
+
+    /// Puts what is in memory into the file, and from now on all that comes.
+    pub(super) fn spill(&mut self) -> Result<(), Error> {
+        if self.spilled.is_some() {
+            return Ok(());
+        }
+        let options = File::options()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .open(&self.path);
+        let mut spilled = Spilled {
+            file: options.map_err(Error::io("create", &self.path))?,
+            written: Xxh3Default::new(),
+        };
+        for chunk in self.chunks.drain(..) {
+            spilled.write(&chunk).map_err(Error::io("write", &self.path))?;
+        }
+        self.chunks.shrink_to_fit();
+        self.spilled = Some(spilled);
+        Ok(())
+    }
+
+    /// Writes the open chunk to the file.
+    fn write_out(&mut self) -> Result<(), Error> {
+        if let Some(spilled) = &mut self.spilled {
+            let written = spilled.write(&self.open);
+            written.map_err(Error::io("write", &self.path))?;
+            self.open.clear();
+        }
+        Ok(())
+    }
+
+    /// No more rows come; `is_varying` says whether each has its length, `slot_bytes` how many bytes each has where not.
+    pub(super) fn end(mut self, is_delta: bool, is_varying: bool, slot_bytes: usize) -> Result<Rows, Error> {
+        self.write_out()?;
+        let place = match self.spilled {
+            Some(Spilled { file, written }) => RowsIn::File {
+                file,
+                path: self.path,
+                written: written.digest(),
+            },
+            None => {
+                self.chunks.push(self.open);
+                RowsIn::Memory(self.chunks)
+            }
+        };
+        Ok(Rows {
+            place,
+            is_delta,
+            is_varying,
+            slot_bytes,
+        })
+    }
+}
+
+impl Spilled {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.written.update(bytes);
+        self.file.write_all(bytes)
+    }
+}
+
+/// All rows, to be read again and again.
+pub(super) struct Rows {
+    place: RowsIn,
+    is_delta: bool,
+    is_varying: bool,
+    slot_bytes: usize,
+}
+
+enum RowsIn {
+    Memory(Vec<Vec<u8>>),
+    File {
+        file: File,
+        path: PathBuf,
+        /// The checksum of what was written.
+        written: u64,
+    },
+}
+
+impl Rows {
+    /// Bytes of a slot, its key among them.
+    pub(super) fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    /// Visits all slots, some at a time, in the order in which they came.
+    pub(super) fn each(&mut self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+        if self.is_varying {
+            return self.each_record(&[], &mut |record| visit(record.slot));
+        }
+        let slot_bytes = self.slot_bytes;
+        match &mut self.place {
+            RowsIn::Memory(chunks) => {
+                chunks.iter().for_each(|chunk| visit(chunk));
+                Ok(())
+            }
+            RowsIn::File { file, path, written } => {
+                let read = each(file, slot_bytes, visit).map_err(Error::io("read", path))?;
+                check(path, *written, read)
+            }
+        }
+    }
+
+    /// Visits all rows that vary in length, in the order in which they came, but those of the keys `taken_out`, which are in order.
+    pub(super) fn each_record(
+        &mut self,
+        taken_out: &[u64],
+        visit: &mut dyn FnMut(Record<'_>),
+    ) -> Result<(), Error> {
+        let is_delta = self.is_delta;
+        let mut that_stay = |record: Record<'_>| {
+            if varying::stays(&record, taken_out) {
+                visit(record);
+            }
+        };
+        match &mut self.place {
+            RowsIn::Memory(chunks) => chunks.iter().try_for_each(|chunk| {
+                let read = varying::each(&mut &chunk[..], chunk.len() as u64, is_delta, &mut that_stay);
+                read.map_err(Error::io("read the rows of", Path::new("memory")))
+            }),
+            RowsIn::File { file, path, written } => {
+                let read = each_record(file, is_delta, &mut that_stay);
+                check(path, *written, read.map_err(Error::io("read", path))?)
+            }
+        }
+    }
+
+    /// Visits the slots of all keys but those `taken_out`, which are in order.
+    pub(super) fn each_but(&mut self, taken_out: &[u64], visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
+        if taken_out.is_empty() {
+            return self.each(visit);
+        }
+        let slot_bytes = self.slot_bytes;
+        self.each(&mut |slots| {
+            for slot in slots.chunks_exact(slot_bytes) {
+                if key_of_slot(slot).is_none_or(|key| taken_out.binary_search(&key).is_err()) {
+                    visit(slot);
+                }
+            }
+        })
+    }
+
+    /// Removes the file, where there is one.
+    pub(super) fn remove(self) -> Result<(), Error> {
+        match self.place {
+            RowsIn::Memory(_) => Ok(()),
+            RowsIn::File { path, .. } => fs::remove_file(&path).map_err(Error::io("remove", &path)),
+        }
+    }
+}
+
+/// Whether what was read is what was written.
+fn check(path: &Path, written: u64, read: u64) -> Result<(), Error> {
+    if read == written {
+        return Ok(());
+    }
+    let (expected, found) = (format!("checksum {written:016x}"), format!("{read:016x}"));
+    Err(Error::damaged(path, "rows, read again", expected, found))
+}
+
+/// Visits the slots in a file of rows; returns their checksum.
+fn each(rows: &mut File, slot_bytes: usize, visit: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
+    rows.rewind()?;
+    let mut left = rows.metadata()?.len() as usize / slot_bytes;
+    let mut hasher = Xxh3Default::new();
+    let mut slots = vec![0; (CHUNK_BYTES / slot_bytes).clamp(1, left.max(1)) * slot_bytes];
+    while left > 0 {
+        let count = left.min(slots.len() / slot_bytes);
+        let slots = &mut slots[..count * slot_bytes];
+        rows.read_exact(slots)?;
+        hasher.update(slots);
+        visit(slots);
+        left -= count;
+    }
+    Ok(hasher.digest())
+}
+
+/// Visits the rows that vary in length in a file of rows; returns its checksum.
+fn each_record(rows: &mut File, is_delta: bool, visit: &mut dyn FnMut(Record<'_>)) -> io::Result<u64> {
+    rows.rewind()?;
+    let left = rows.metadata()?.len();
+    let hashed = Hashed {
+        of: rows,
+        hasher: Xxh3Default::new(),
+    };
+    let mut rows = BufReader::with_capacity(CHUNK_BYTES, hashed);
+    varying::each(&mut rows, left, is_delta, visit)?;
+    Ok(rows.get_ref().hasher.digest())
+}
+
+/// Reads, and keeps the checksum of what was read.
+struct Hashed<R> {
+    of: R,
+    hasher: Xxh3Default,
+}
+
+impl<R: Read> Read for Hashed<R> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let count = self.of.read(bytes)?;
+        self.hasher.update(bytes.get(..count).unwrap_or_default());
+        Ok(count)
+    }
+}
