@@ -136,7 +136,7 @@ fn every_protocol_sees_an_upsert_and_a_kill_loses_none() {
 
 #[test]
 fn what_is_wrong_is_refused_by_name_and_a_full_overlay_says_what_to_do() {
-    let folder = folder("durability = \"memory\"\nbytes_max = 300");
+    let folder = folder("durability = \"memory\"\nbytes_max = 140");
     let server = Millpond::start(folder.path(), &[]);
     let refused = |payload: Value, code: u64, words: &[&str]| {
         let (_, answer) = server.call("features.upsert", &payload);
@@ -175,9 +175,9 @@ fn what_is_wrong_is_refused_by_name_and_a_full_overlay_says_what_to_do() {
     assert!(
         [
             "films",
-            "256 bytes",
-            "128 more",
-            "300 are allowed",
+            "100 bytes",
+            "50 more",
+            "140 are allowed",
             "features fold"
         ]
         .iter()
@@ -188,7 +188,7 @@ fn what_is_wrong_is_refused_by_name_and_a_full_overlay_says_what_to_do() {
     let (_, page) = server.admin_get("/metrics");
     for line in [
         "millpond_overlay_entries{table=\"films\"} 2",
-        "millpond_overlay_bytes{table=\"films\"} 256",
+        "millpond_overlay_bytes{table=\"films\"} 100",
         "millpond_overlay_sequence{table=\"films\"} 2",
         "millpond_overlay_refused_total{table=\"films\"} 1",
     ] {

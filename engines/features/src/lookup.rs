@@ -195,25 +195,32 @@ impl Table {
         found: &mut [u8],
         mut visit: impl FnMut(Option<Row<'_>>),
     ) -> usize {
-        let mut count = 0;
+        let (mut count, mut scratch) = (0, Vec::new());
+        let mut ahead = keys.chunks(BLOCK);
+        now.prefetch(ahead.next().unwrap_or_default());
         for (keys, found) in keys.chunks(BLOCK).zip(found.chunks_mut(BLOCK / 8)) {
-            now.prefetch(keys);
+            let candidates = now.candidates(keys);
+            now.prefetch(ahead.next().unwrap_or_default());
             // Of each key in the block, whether it is there by what the overlay says; and by what it does not.
             let (mut there, mut gone, mut at) = (0_u64, 0_u64, 0);
             self.each_of_version::<BLOCK, true>(keys, found, |row| {
-                let Some(key) = keys.get(at) else { return };
-                now.said(*key, |said| match said {
+                let (key, bit) = (keys.get(at), 1_u64 << at);
+                at += 1;
+                let said = match key {
+                    Some(key) if candidates & bit != 0 => now.said(*key, &mut scratch),
+                    _ => Said::Nothing,
+                };
+                match said {
                     Said::Nothing => visit(row),
                     Said::Row(row) => {
-                        there |= 1 << at;
+                        there |= bit;
                         visit(Some(row));
                     }
                     Said::Removed => {
-                        gone |= 1 << at;
+                        gone |= bit;
                         visit(None);
                     }
-                });
-                at += 1;
+                }
             });
             for ((bits, there), gone) in found.iter_mut().zip(there.to_le_bytes()).zip(gone.to_le_bytes()) {
                 *bits = (*bits | there) & !gone;
@@ -250,7 +257,11 @@ impl Table {
                     return 0;
                 };
                 let row_of = |slots: &[_; LAYERS_MAX], key| row_of(layers, slots, key);
-                each_in::<KEYS, AHEAD, LAYERS_MAX>(&views, keys, found, row_of, visit)
+                if keys.len() <= BLOCK_MIN {
+                    each_in::<BLOCK_MIN, AHEAD, LAYERS_MAX>(&views, keys, found, row_of, visit)
+                } else {
+                    each_in::<KEYS, AHEAD, LAYERS_MAX>(&views, keys, found, row_of, visit)
+                }
             }
         }
     }

@@ -4,6 +4,7 @@
 //! Invariants: an upsert is visible to the next lookup before it is answered, and answered only once it is as durable as
 //! configured; and a lookup takes no lock.
 
+mod cells;
 mod clock;
 mod commit;
 mod fold;
@@ -11,6 +12,7 @@ mod index;
 mod record;
 mod recovered;
 mod section;
+mod slots;
 mod upsert;
 mod view;
 
@@ -105,7 +107,7 @@ impl Overlay {
         ),
         Metric::gauge(
             "millpond_overlay_bytes",
-            "Memory that they take: rows and 112 bytes each.",
+            "Memory that they take: rows in whole words and 34 bytes each.",
             |overlay: &Overlay| overlay.bytes() as f64,
         ),
         Metric::gauge(
@@ -229,13 +231,13 @@ impl Overlay {
         layout: u64,
         queue_bytes_max: usize,
     ) -> Result<(Arc<Overlay>, OverlayRecovery), Error> {
-        let (index, mut writer) = Index::new();
+        let (index, mut writer) = Index::new(table.schema().row_bytes());
         let last_ms = opened.found.time_ms;
         opened
             .found
             .entries
             .into_values()
-            .for_each(|entry| writer.put(entry));
+            .for_each(|entry| writer.put(&entry));
         let state = Arc::new(State {
             index,
             sequence: AtomicU64::new(opened.next_sequence - 1),

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use millpond_wal::{Error, Failure, Log, Pending, Queue, Reply, next_group};
 
 use super::State;
-use super::index::{Entry, Writer, bytes_of};
+use super::index::{Entry, Writer};
 use super::record::{Said, Written};
 use super::upsert::{Job, Upsert, UpsertError, Upserted};
 
@@ -134,23 +134,17 @@ impl Committer {
 
     /// What an upsert adds to memory, beside `more` of the group's upserts before it.
     fn space_for(&mut self, upsert: &Upsert, more: u64) -> Result<u64, UpsertError> {
-        let new = |row_bytes: usize, count: usize| bytes_of(row_bytes).saturating_mul(count as u64);
-        let most = new(self.row_bytes, upsert.keys.len()).saturating_add(new(0, upsert.remove.len()));
+        let entry_bytes = self.state.index.entry_bytes();
+        let keys = || upsert.keys.iter().chain(&upsert.remove);
+        let most = entry_bytes.saturating_mul(keys().count() as u64);
         let bytes = |committer: &Committer| committer.state.index.bytes().saturating_add(more);
-        // What they replace matters only where space is short.
+        // Those that are there matter only where space is short.
         if bytes(self).saturating_add(most) <= self.bytes_max {
             return Ok(most);
         }
         self.sweep_whole();
-        let grown = |(key, row_bytes): (&u64, usize)| {
-            let before = self.writer.get(*key).map_or(0, |entry| entry.bytes());
-            bytes_of(row_bytes).saturating_sub(before)
-        };
-        let rows = upsert.keys.iter().map(|key| (key, self.row_bytes));
-        let needed = rows
-            .chain(upsert.remove.iter().map(|key| (key, 0)))
-            .map(grown)
-            .sum();
+        let new = keys().filter(|key| self.writer.get(**key).is_none()).count();
+        let needed = entry_bytes.saturating_mul(new as u64);
         match needed > 0 && bytes(self).saturating_add(needed) > self.bytes_max {
             true => Err(UpsertError::Full {
                 bytes: bytes(self),
@@ -248,11 +242,11 @@ impl Committer {
         for accepted in group {
             let sequence = self.next_sequence;
             for (key, row) in self.said(&accepted, time_ms).changes() {
-                self.writer.put(Entry {
+                self.writer.put(&Entry {
                     key,
                     sequence,
                     written_ms: time_ms,
-                    row: row.map(Box::from),
+                    row,
                 });
             }
             self.next_sequence += 1;
@@ -321,7 +315,7 @@ impl Committer {
     fn sweep_from(&mut self, place: usize, places: usize) -> Option<usize> {
         let ttl_ms = self.state.ttl_ms?;
         let now_ms = self.state.clock.now_ms();
-        let is_old = |entry: &Entry| super::is_old(entry.written_ms, Some(ttl_ms), now_ms);
+        let is_old = |entry: &Entry<()>| super::is_old(entry.written_ms, Some(ttl_ms), now_ms);
         let (count, next) = self.writer.take_away(place, places, is_old);
         self.state.counts.expired.fetch_add(count, Ordering::Relaxed);
         self.swept.is_untold |= count > 0;

@@ -7,6 +7,9 @@ use std::path::PathBuf;
 use millpond_wal::Durability;
 use serde::Deserialize;
 
+/// Fresh rows are numbered by 32 bits, and none takes less than 40 bytes.
+const BYTES_MAX: u64 = 1 << 37;
+
 /// Fresh rows of one table.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -61,6 +64,12 @@ impl OverlaySection {
             _ => {}
         }
         millpond_wal::check_sync_every(at, self.durability, self.sync_every_ms)?;
+        if self.bytes_max > BYTES_MAX {
+            return Err(format!(
+                "{at}.bytes_max is {}; expected at most {BYTES_MAX}",
+                self.bytes_max
+            ));
+        }
         for (key, found) in [
             ("bytes_max", self.bytes_max),
             ("queue_max", self.queue_max as u64),

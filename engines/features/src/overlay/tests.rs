@@ -225,16 +225,16 @@ fn what_does_not_fit_is_refused_by_name() {
 
 #[test]
 fn a_full_overlay_refuses_what_makes_it_grow() {
-    let bed = Bed::new(|section| section.bytes_max = 400);
+    let bed = Bed::new(|section| section.bytes_max = 170);
     bed.upsert(&[1, 2, 3], &[0.0; 9]).unwrap();
     let refused = bed.upsert(&[4], &[0.0; 3]).unwrap_err();
     assert!(
         matches!(
             refused,
             UpsertError::Full {
-                bytes: 366,
-                more: 122,
-                max: 400
+                bytes: 150,
+                more: 50,
+                max: 170
             }
         ),
         "{refused}"
@@ -251,7 +251,7 @@ fn a_full_overlay_refuses_what_makes_it_grow() {
 fn old_rows_are_as_if_they_had_never_been_and_their_memory_is_freed() {
     let mut bed = Bed::new(|section| {
         section.ttl_ms = Some(60_000);
-        section.bytes_max = 400;
+        section.bytes_max = 170;
     });
     bed.upsert(&[3, 100], &[1.0; 6]).unwrap();
     bed.overlay().skip_ms(30_000);

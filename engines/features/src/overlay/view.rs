@@ -2,6 +2,7 @@
 //!
 //! It writes nothing. Invariant: a version and its view together show each key as it was written last.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use super::index::{Entry, Pinned};
@@ -27,7 +28,8 @@ pub(crate) struct View {
 pub(crate) struct Now<'a> {
     view: &'a View,
     slots: Pinned,
-    now_ms: u64,
+    /// Read once it is asked for: most lookups find nothing that could be too old.
+    now_ms: Cell<Option<u64>>,
 }
 
 impl View {
@@ -48,33 +50,61 @@ impl View {
         Some(Now {
             view: self,
             slots: state.index.pin(),
-            now_ms: state.ttl_ms.map_or(0, |_| state.clock.now_ms()),
+            now_ms: Cell::new(None),
         })
     }
 }
 
 impl Now<'_> {
     #[inline]
-    fn shows(&self, entry: &Entry) -> bool {
-        let ttl_ms = self.view.overlay.state.ttl_ms;
-        entry.sequence > self.view.floor && !is_old(entry.written_ms, ttl_ms, self.now_ms)
+    fn shows<R>(&self, entry: &Entry<R>) -> bool {
+        let state = &self.view.overlay.state;
+        entry.sequence > self.view.floor
+            && (state.ttl_ms.is_none() || !is_old(entry.written_ms, state.ttl_ms, self.now_ms()))
     }
 
-    /// Asks for what [`Now::said`] of these keys reads first.
+    fn now_ms(&self) -> u64 {
+        let now_ms = self.now_ms.get();
+        let now_ms = now_ms.unwrap_or_else(|| self.view.overlay.state.clock.now_ms());
+        self.now_ms.set(Some(now_ms));
+        now_ms
+    }
+
+    /// Asks for what [`Now::candidates`] of these keys reads.
     #[inline]
     pub(crate) fn prefetch(&self, keys: &[u64]) {
         keys.iter().for_each(|key| self.slots.prefetch(hash(*key)));
     }
 
-    /// Hands what it says of a key to `read`.
+    /// Of at most 64 keys those that it may say something of: key i is bit i. What it has of these is asked for ahead.
     #[inline]
-    pub(crate) fn said<R>(&self, key: u64, read: impl FnOnce(Said<'_>) -> R) -> R {
-        self.slots.find(key, hash(key), |entry| {
-            read(match entry.filter(|entry| self.shows(entry)) {
-                None => Said::Nothing,
-                Some(entry) => entry.row.as_deref().map_or(Said::Removed, Said::Row),
-            })
-        })
+    pub(crate) fn candidates(&self, keys: &[u64]) -> u64 {
+        let mut candidates = 0;
+        for (at, key) in keys.iter().enumerate() {
+            if let Some(place) = self.slots.candidate(hash(*key)) {
+                self.slots.prefetch_place(place);
+                candidates |= 1 << at;
+            }
+        }
+        let mut left: u64 = candidates;
+        while left != 0 {
+            let key = keys.get(left.trailing_zeros() as usize);
+            if let Some(place) = key.and_then(|key| self.slots.candidate(hash(*key))) {
+                self.slots.prefetch_cell(place);
+            }
+            left &= left - 1;
+        }
+        candidates
+    }
+
+    /// What it says of a key; `scratch` is for its row.
+    #[inline]
+    pub(crate) fn said<'r>(&self, key: u64, scratch: &'r mut Vec<u8>) -> Said<'r> {
+        let found = self.slots.find(key, hash(key), scratch);
+        match found.filter(|entry| self.shows(entry)) {
+            None => Said::Nothing,
+            Some(entry) => entry.row.map_or(Said::Removed, Said::Row),
+        }
     }
 }
 
@@ -106,12 +136,11 @@ impl Table {
         let Some(now) = self.view.as_ref().and_then(View::now) else {
             return of_version();
         };
-        let said = now.said(key, |said| match said {
-            Said::Nothing => None,
-            Said::Row(row) => Some(Some(row.to_vec())),
-            Said::Removed => Some(None),
-        });
-        said.unwrap_or_else(of_version)
+        match now.said(key, &mut Vec::new()) {
+            Said::Nothing => of_version(),
+            Said::Row(row) => Some(row.to_vec()),
+            Said::Removed => None,
+        }
     }
 
     /// What a lookup answers for a key that is not there, as a row is stored.
@@ -132,11 +161,12 @@ impl Table {
         if position & IN_OVERLAY == 0 {
             let next = self.scan_version(position, keys_max, keys);
             let mut kept = keys.split_off(first);
-            kept.retain(|key| now.said(*key, |said| !matches!(said, Said::Removed)));
+            let mut scratch = Vec::new();
+            kept.retain(|key| !matches!(now.said(*key, &mut scratch), Said::Removed));
             keys.append(&mut kept);
             return Some(next.unwrap_or(IN_OVERLAY));
         }
-        let is_own = |entry: &Entry| now.shows(entry) && entry.row.is_some() && !self.contains(entry.key);
+        let is_own = |entry: &Entry<()>| now.shows(entry) && entry.row.is_some() && !self.contains(entry.key);
         // As in the versions' files: most of an overlay may be keys that the version has.
         let places_max = keys_max.saturating_mul(SLOTS_A_KEY as usize);
         let most = (keys_max, places_max.saturating_add(SLOTS_BESIDE as usize));

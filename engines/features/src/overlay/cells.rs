@@ -1,0 +1,197 @@
+//! Cells of fresh rows, as many words each: one thread writes them, any copies them, and none waits.
+//!
+//! Knows no places and looks nothing up. Invariant: words that [`Copied::is_still`] vouches for were all written by one call of
+//! [`Cells::write`].
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use super::index::Entry;
+use crate::prefetch::prefetch;
+
+/// Words before the row: version, key, sequence.
+const HEAD_WORDS: usize = 3;
+pub(super) const WORD_BYTES: usize = size_of::<u64>();
+const LINE_WORDS: usize = 64 / WORD_BYTES;
+/// About the memory that is made at a time.
+const CHUNK_BYTES: usize = 1 << 16;
+
+/// The version of a cell without an entry, or whose entry is being written. Any other is the time of writing in milliseconds above
+/// 16 bits: 15 count the entries that the cell has had, from 1 and around, and the lowest is set of a removal. A cell would have to
+/// be written 32,767 times in a millisecond to have a version twice.
+const UNWRITTEN: u64 = 0;
+const TIME_SHIFT: u32 = 16;
+const TIME_MAX: u64 = u64::MAX >> TIME_SHIFT;
+const COUNT_MAX: u64 = (1 << (TIME_SHIFT - 1)) - 1;
+const REMOVED: u64 = 1;
+
+/// Cells by number. Their memory is made when they are written first.
+pub(super) struct Cells {
+    row_bytes: usize,
+    words: usize,
+    /// Cells of a chunk, as a power of two.
+    chunk_bits: u32,
+    chunks: Box<[OnceLock<Chunk>]>,
+}
+
+struct Chunk {
+    words: Box<[AtomicU64]>,
+    /// Where its first cache line begins.
+    first: usize,
+}
+
+/// What was read of a cell, and may have been torn by a writer.
+#[derive(Clone, Copy)]
+pub(super) struct Copied {
+    number: u32,
+    version: u64,
+    pub entry: Entry<()>,
+}
+
+/// Words of a cell whose row has so many bytes.
+pub(super) fn cell_words(row_bytes: usize) -> usize {
+    HEAD_WORDS + row_bytes.div_ceil(WORD_BYTES)
+}
+
+impl Cells {
+    pub fn new(row_bytes: usize, count: usize) -> Cells {
+        let words = cell_words(row_bytes);
+        let fitting = (CHUNK_BYTES / (words * WORD_BYTES)).max(1);
+        let chunk_bits = fitting.ilog2();
+        Cells {
+            row_bytes,
+            words,
+            chunk_bits,
+            chunks: (0..count.div_ceil(1 << chunk_bits))
+                .map(|_| OnceLock::new())
+                .collect(),
+        }
+    }
+
+    fn cell(&self, number: u32) -> Option<&[AtomicU64]> {
+        let chunk = self.chunks.get((number >> self.chunk_bits) as usize)?.get()?;
+        let at = number as usize & ((1 << self.chunk_bits) - 1);
+        let begin = chunk.first + at * self.words;
+        chunk.words.get(begin..begin + self.words)
+    }
+
+    /// Asks for a cell that will be copied.
+    #[inline]
+    pub fn prefetch(&self, number: u32) {
+        let lines = self
+            .cell(number)
+            .into_iter()
+            .flat_map(|cell| cell.chunks(LINE_WORDS));
+        // A long row is followed by the processor itself.
+        lines.take(2).filter_map(<[_]>::first).for_each(prefetch);
+    }
+
+    /// Copies a cell: its row too where the key is the `wanted` one, as far as `row` reaches. Nothing where none was ever.
+    #[inline]
+    pub fn copy(&self, number: u32, wanted: Option<u64>, row: &mut [u8]) -> Option<Copied> {
+        let [version, key, sequence, words @ ..] = self.cell(number)? else {
+            return None;
+        };
+        let version = version.load(Ordering::Acquire);
+        let key = key.load(Ordering::Relaxed);
+        let is_row = version & REMOVED == 0;
+        if is_row && wanted == Some(key) {
+            copy_row(words, row);
+        }
+        Some(Copied {
+            number,
+            version,
+            entry: Entry {
+                key,
+                sequence: sequence.load(Ordering::Relaxed),
+                written_ms: version >> TIME_SHIFT,
+                row: is_row.then_some(()),
+            },
+        })
+    }
+
+    /// Writes a cell that no place names.
+    pub fn write<R: AsRef<[u8]>>(&self, number: u32, entry: &Entry<R>) {
+        let Some([version, key, sequence, words @ ..]) = self.made(number) else {
+            return;
+        };
+        let count = (version.load(Ordering::Relaxed) >> 1 & COUNT_MAX) % COUNT_MAX + 1;
+        version.store(UNWRITTEN, Ordering::Relaxed);
+        // A reader that finds a word from below finds the version changed when it looks again.
+        fence(Ordering::Release);
+        key.store(entry.key, Ordering::Relaxed);
+        sequence.store(entry.sequence, Ordering::Relaxed);
+        if let Some(row) = &entry.row {
+            write_row(words, row.as_ref());
+        }
+        let removed = if entry.row.is_some() { 0 } else { REMOVED };
+        let time = entry.written_ms.min(TIME_MAX) << TIME_SHIFT;
+        version.store(time | count << 1 | removed, Ordering::Release);
+    }
+
+    /// Writes a cell that no place names as another of `from` is. The writer of both calls it.
+    pub fn write_as(&self, number: u32, from: &Cells, other: u32) {
+        let (Some(to), Some(from)) = (self.made(number), from.cell(other)) else {
+            return;
+        };
+        for (to, from) in to.iter().zip(from) {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+
+    /// A cell that is about to be written.
+    fn made(&self, number: u32) -> Option<&[AtomicU64]> {
+        let chunk = self.chunks.get((number >> self.chunk_bits) as usize)?;
+        chunk.get_or_init(|| Chunk::new(self.words << self.chunk_bits));
+        self.cell(number)
+    }
+
+    pub fn row_bytes(&self) -> usize {
+        self.row_bytes
+    }
+}
+
+impl Chunk {
+    fn new(words: usize) -> Chunk {
+        let made = (0..words + LINE_WORDS - 1).map(|_| AtomicU64::new(UNWRITTEN));
+        let made: Box<[AtomicU64]> = made.collect();
+        let first = made.as_ptr().align_offset(LINE_WORDS * WORD_BYTES);
+        Chunk {
+            first: first.min(LINE_WORDS - 1),
+            words: made,
+        }
+    }
+}
+
+impl Copied {
+    /// Whether the cell has been as it was copied until now. To be asked behind an acquire fence.
+    #[inline]
+    pub fn is_still(&self, cells: &Cells) -> bool {
+        let version = cells.cell(self.number).and_then(<[_]>::first);
+        let version = version.map_or(UNWRITTEN, |version| version.load(Ordering::Relaxed));
+        version == self.version && version != UNWRITTEN
+    }
+}
+
+#[inline]
+fn copy_row(words: &[AtomicU64], row: &mut [u8]) {
+    let (whole, rest) = row.as_chunks_mut();
+    for (place, word) in whole.iter_mut().zip(words) {
+        *place = word.load(Ordering::Relaxed).to_le_bytes();
+    }
+    if let Some(word) = words.get(whole.len()) {
+        let bytes = word.load(Ordering::Relaxed).to_le_bytes();
+        rest.iter_mut().zip(bytes).for_each(|(place, byte)| *place = byte);
+    }
+}
+
+fn write_row(words: &[AtomicU64], row: &[u8]) {
+    for (word, bytes) in words.iter().zip(row.chunks(WORD_BYTES)) {
+        let mut whole = [0; WORD_BYTES];
+        whole
+            .iter_mut()
+            .zip(bytes)
+            .for_each(|(place, byte)| *place = *byte);
+        word.store(u64::from_le_bytes(whole), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,306 @@
+//! Where the keys of the fresh rows' index have their cells: places in groups of eight, each with a tag of eight bits.
+//!
+//! Counts nothing and never grows: the index makes others. Invariants: a key has one place as long as it is there, and its group
+//! follows the order of the hashes; and a place names a cell that is whole.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use super::cells::Cells;
+use super::index::Entry;
+use crate::hash::hash;
+use crate::prefetch::prefetch;
+
+/// Places of a group: their tags are the bytes of one word, lowest first.
+pub(super) const GROUP: usize = 8;
+/// The tag of a place that nothing was ever in, and of one that was left behind which keys may lie.
+const NEVER: u8 = 0;
+const LEFT: u8 = 1;
+/// Each byte's lowest bit, and its highest.
+const LOWS: u64 = u64::from_le_bytes([1; GROUP]);
+const HIGHS: u64 = LOWS << 7;
+/// In place of a cell.
+const NO_CELL: u32 = 0;
+
+/// Places for keys. The first group that a key may lie in is by its hash; where that is full, it lies in one behind.
+pub(crate) struct Slots {
+    /// Groups in which hashes have their first. Others follow, so that searching never wraps around.
+    homes: u64,
+    tags: Box<[AtomicU64]>,
+    /// Of each place the number of its cell and one.
+    numbers: Box<[AtomicU32]>,
+    pub(super) cells: Cells,
+}
+
+/// Where a key is, or may come.
+pub(super) enum Spot {
+    There(usize),
+    Free { place: usize, was_used: bool },
+    Nowhere,
+}
+
+impl Slots {
+    /// `cells_beside` is how many cells there may be beside one for each place.
+    pub(super) fn new(row_bytes: usize, homes: usize, tail: usize, cells_beside: usize) -> Slots {
+        let groups = homes + tail;
+        let places = groups * GROUP;
+        Slots {
+            homes: homes as u64,
+            tags: (0..groups).map(|_| AtomicU64::new(0)).collect(),
+            numbers: (0..places).map(|_| AtomicU32::new(NO_CELL)).collect(),
+            cells: Cells::new(row_bytes, places + cells_beside),
+        }
+    }
+
+    /// Places of groups that are homes.
+    pub(super) fn capacity(&self) -> usize {
+        self.homes as usize * GROUP
+    }
+
+    pub(super) fn places(&self) -> usize {
+        self.numbers.len()
+    }
+
+    #[inline]
+    fn home(&self, hash: u64) -> usize {
+        ((u128::from(hash) * u128::from(self.homes)) >> 64) as usize
+    }
+
+    #[inline]
+    fn tags_of(&self, group: usize) -> Option<u64> {
+        self.tags.get(group).map(|tags| tags.load(Ordering::Acquire))
+    }
+
+    fn number_at(&self, place: usize) -> u32 {
+        self.numbers
+            .get(place)
+            .map_or(NO_CELL, |number| number.load(Ordering::Acquire))
+    }
+
+    /// Asks for the tags of a key's first group.
+    #[inline]
+    pub(crate) fn prefetch(&self, hash: u64) {
+        if let Some(tags) = self.tags.get(self.home(hash)) {
+            prefetch(tags);
+        }
+    }
+
+    /// The first place that may be a key's by its tag. Most keys that are not there have none.
+    #[inline]
+    pub(crate) fn candidate(&self, hash: u64) -> Option<usize> {
+        let (tag, mut group) = (tag(hash), self.home(hash));
+        loop {
+            let tags = self.tags_of(group)?;
+            let same = bytes_that_are(tag, tags);
+            if same != 0 {
+                return Some(place_in(group, same));
+            }
+            if bytes_that_are(NEVER, tags) != 0 {
+                return None;
+            }
+            group += 1;
+        }
+    }
+
+    /// Asks for the place that [`Slots::candidate`] found.
+    #[inline]
+    pub(crate) fn prefetch_place(&self, place: usize) {
+        if let Some(number) = self.numbers.get(place) {
+            prefetch(number);
+        }
+    }
+
+    /// Asks for the cell that such a place names.
+    #[inline]
+    pub(crate) fn prefetch_cell(&self, place: usize) {
+        if let Some(number) = self.number_at(place).checked_sub(1) {
+            self.cells.prefetch(number);
+        }
+    }
+
+    /// The entry of a key, if there is one; its row is in the beginning of `row` then.
+    #[inline]
+    pub(crate) fn find<'r>(&self, key: u64, hash: u64, row: &'r mut Vec<u8>) -> Option<Entry<&'r [u8]>> {
+        let (tag, mut group) = (tag(hash), self.home(hash));
+        loop {
+            let tags = self.tags_of(group)?;
+            let mut same = bytes_that_are(tag, tags);
+            while same != 0 {
+                let found = self.entry_at(place_in(group, same), Some(key), row);
+                if let Some(entry) = found.filter(|entry| entry.key == key) {
+                    let row: &'r [u8] = row;
+                    return Some(entry.with_row(row));
+                }
+                same &= same - 1;
+            }
+            if bytes_that_are(NEVER, tags) != 0 {
+                return None;
+            }
+            group += 1;
+        }
+    }
+
+    /// The entry of a place. Its row is put into `row` where the key is the `wanted` one.
+    ///
+    /// A cell is written anew only once its place names another; then the place is asked again. So nobody waits for a writer that
+    /// stands still.
+    #[inline]
+    fn entry_at(&self, place: usize, wanted: Option<u64>, row: &mut Vec<u8>) -> Option<Entry<()>> {
+        let named = self.numbers.get(place)?;
+        if wanted.is_some() {
+            row.resize(self.cells.row_bytes(), 0);
+        }
+        loop {
+            let number = named.load(Ordering::Acquire);
+            let copied = self.cells.copy(number.checked_sub(1)?, wanted, row)?;
+            fence(Ordering::Acquire);
+            if named.load(Ordering::Relaxed) == number && copied.is_still(&self.cells) {
+                return Some(copied.entry);
+            }
+            std::hint::spin_loop();
+        }
+    }
+
+    /// The entry of a place without its row, if there is one.
+    pub(super) fn head_at(&self, place: usize) -> Option<Entry<()>> {
+        self.entry_at(place, None, &mut Vec::new())
+    }
+
+    /// Where a key is or may come. The writer's.
+    pub(super) fn spot(&self, key: u64, hash: u64) -> Spot {
+        let (tag, mut group) = (tag(hash), self.home(hash));
+        let mut free = None;
+        while let Some(tags) = self.tags_of(group) {
+            let mut same = bytes_that_are(tag, tags);
+            while same != 0 {
+                let place = place_in(group, same);
+                if self.head_at(place).is_some_and(|entry| entry.key == key) {
+                    return Spot::There(place);
+                }
+                same &= same - 1;
+            }
+            let (left, never) = (bytes_that_are(LEFT, tags), bytes_that_are(NEVER, tags));
+            if free.is_none() && left != 0 {
+                free = Some((place_in(group, left), true));
+            }
+            if never != 0 {
+                let (place, was_used) = free.unwrap_or((place_in(group, never), false));
+                return Spot::Free { place, was_used };
+            }
+            group += 1;
+        }
+        free.map_or(Spot::Nowhere, |(place, was_used)| Spot::Free { place, was_used })
+    }
+
+    /// Lets a key's place name a cell; the one it named before. The writer's.
+    pub(super) fn name(&self, place: usize, hash: u64, cell: u32) -> Option<u32> {
+        let named = self.numbers.get(place)?;
+        let before = named.load(Ordering::Relaxed);
+        named.store(cell + 1, Ordering::Release);
+        if before == NO_CELL {
+            self.set_tag(place, tag(hash));
+        }
+        before.checked_sub(1)
+    }
+
+    /// Empties a place; the cell that it named, and whether nothing is as if it had never been used. The writer's.
+    pub(super) fn empty(&self, place: usize) -> Option<(u32, bool)> {
+        let cell = self
+            .numbers
+            .get(place)?
+            .swap(NO_CELL, Ordering::AcqRel)
+            .checked_sub(1)?;
+        // No search went on behind a group that has had an unused place all the time.
+        let tags = self.tags_of(place / GROUP)?;
+        let is_last = bytes_that_are(NEVER, tags) != 0;
+        self.set_tag(place, if is_last { NEVER } else { LEFT });
+        Some((cell, is_last))
+    }
+
+    fn set_tag(&self, place: usize, tag: u8) {
+        if let Some(tags) = self.tags.get(place / GROUP) {
+            let mut bytes = tags.load(Ordering::Relaxed).to_le_bytes();
+            if let Some(byte) = bytes.get_mut(place % GROUP) {
+                *byte = tag;
+            }
+            tags.store(u64::from_le_bytes(bytes), Ordering::Release);
+        }
+    }
+
+    /// Takes over all entries of other places, into cells from 0 on; how many, or nothing where there is no place for one.
+    pub(super) fn take_over(&self, from: &Slots) -> Option<u32> {
+        let mut count = 0;
+        for place in 0..from.places() {
+            let (Some(entry), Some(cell)) = (from.head_at(place), from.number_at(place).checked_sub(1))
+            else {
+                continue;
+            };
+            let hash = hash(entry.key);
+            let Spot::Free { place, .. } = self.spot(entry.key, hash) else {
+                return None;
+            };
+            self.cells.write_as(count, &from.cells, cell);
+            self.name(place, hash, count);
+            count += 1;
+        }
+        Some(count)
+    }
+
+    /// Keys whose hashes, cut to their upper bits, are at least `from`, in their order: all there are up to the cut hash that the
+    /// next call goes on from, or to the end. They are more than `keys_max` where there are so many in the first `places_max`.
+    pub(crate) fn keys_from(
+        &self,
+        from: u64,
+        (keys_max, places_max): (usize, usize),
+        cut: u32,
+        keep: impl Fn(&Entry<()>) -> bool,
+    ) -> (Vec<(u64, u64)>, Option<u64>) {
+        let (mut found, mut next) = (Vec::new(), None);
+        let first = self.home(from << cut);
+        let mut group = first;
+        while let Some(tags) = self.tags_of(group) {
+            let entries = (0..GROUP).filter_map(|at| self.head_at(group * GROUP + at));
+            for entry in entries.filter(|entry| keep(entry)) {
+                let cut = hash(entry.key) >> cut;
+                found.extend((cut >= from).then_some((cut, entry.key)));
+            }
+            group += 1;
+            let is_enough = found.len() > keys_max || (group - first) * GROUP >= places_max;
+            // No key whose home is up to such a group lies behind it.
+            if is_enough && bytes_that_are(NEVER, tags) != 0 && (group as u64) < self.homes {
+                let begin = self.first_hash(group) >> cut;
+                if begin > from {
+                    // Where the cut is within a home, keys behind it come with the next.
+                    found.retain(|(cut, _)| *cut < begin);
+                    next = Some(begin);
+                    break;
+                }
+            }
+        }
+        found.sort_unstable();
+        (found, next)
+    }
+
+    /// The lowest hash whose home is a group.
+    fn first_hash(&self, group: usize) -> u64 {
+        (((group as u128) << 64).div_ceil(u128::from(self.homes))) as u64
+    }
+}
+
+/// The tag of a hash, by bits that say little of its home.
+#[inline]
+fn tag(hash: u64) -> u8 {
+    (hash as u8).max(LEFT + 1)
+}
+
+/// The highest bit of each byte that is `byte`, the lowest of them for certain; those above may be another.
+#[inline]
+fn bytes_that_are(byte: u8, word: u64) -> u64 {
+    let zeros = word ^ (u64::from(byte) * LOWS);
+    zeros.wrapping_sub(LOWS) & !zeros & HIGHS
+}
+
+/// The place whose byte has the lowest bit that is set.
+#[inline]
+fn place_in(group: usize, bits: u64) -> usize {
+    group * GROUP + bits.trailing_zeros() as usize / 8
+}
