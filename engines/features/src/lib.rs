@@ -67,8 +67,8 @@ pub use lookup::Pool;
 pub use millpond_wal::{Durability, Error as LogError, QueueError};
 pub use node_share::NodeShare;
 pub use overlay::{
-    Fold, Folded, Overlay, OverlayRecovery, OverlaySection, UPSERT_BYTES_MAX, Upsert, UpsertError, Upserted,
-    fold,
+    Fold, Folded, FreshPage, FreshRow, Overlay, OverlayRecovery, OverlaySection, Stamp, UPSERT_BYTES_MAX,
+    Upsert, UpsertError, Upserted, fold,
 };
 pub use projection::{Answered, Projection};
 pub use received::{VersionFiles, verify_files, version_files};

@@ -9,10 +9,12 @@ mod clock;
 mod commit;
 mod fold;
 mod index;
+mod page;
 mod record;
 mod recovered;
 mod section;
 mod slots;
+mod stamp;
 mod upsert;
 mod view;
 
@@ -36,8 +38,10 @@ use recovered::{Found, Opened, begin, random_history};
 use upsert::Job;
 
 pub use fold::{Fold, fold};
+pub use page::{FreshPage, FreshRow};
 pub use record::UPSERT_BYTES_MAX;
 pub use section::OverlaySection;
+pub use stamp::Stamp;
 pub use upsert::{Upsert, UpsertError, Upserted};
 pub(crate) use view::{Now, View};
 
@@ -66,6 +70,12 @@ pub(crate) struct State {
     index: Arc<Index>,
     /// Of the last upsert that is visible.
     sequence: AtomicU64,
+    /// The time of the highest stamp that was written.
+    newest: AtomicU64,
+    /// From this sequence on nothing is given up: another server may miss it.
+    kept_from: AtomicU64,
+    /// What was given up because a version has it.
+    forgotten: AtomicU64,
     clock: Clock,
     ttl_ms: Option<u64>,
     durability: Durability,
@@ -232,7 +242,7 @@ impl Overlay {
         queue_bytes_max: usize,
     ) -> Result<(Arc<Overlay>, OverlayRecovery), Error> {
         let (index, mut writer) = Index::new(table.schema().row_bytes());
-        let last_ms = opened.found.time_ms;
+        let (last_ms, stamp) = (opened.found.time_ms, opened.found.stamp);
         opened
             .found
             .entries
@@ -241,6 +251,9 @@ impl Overlay {
         let state = Arc::new(State {
             index,
             sequence: AtomicU64::new(opened.next_sequence - 1),
+            newest: AtomicU64::new(stamp.time),
+            kept_from: AtomicU64::new(u64::MAX),
+            forgotten: AtomicU64::new(0),
             clock: Clock::new(last_ms),
             ttl_ms: section.ttl_ms,
             durability: section.durability,
@@ -263,6 +276,7 @@ impl Overlay {
             bytes_max: section.bytes_max,
             segment_bytes_max: section.segment_bytes_max,
             swept: Swept::new(),
+            forgotten: Stamp::default(),
         };
         let queue = Arc::new(Queue::new(section.queue_max, queue_bytes_max));
         let thread = LogThread::start("overlay-log", &queue, opened.lock, move |queue| {
@@ -381,6 +395,26 @@ impl Overlay {
     /// Of the last upsert that lookups see.
     pub fn sequence(&self) -> u64 {
         self.state.sequence.load(Ordering::Acquire)
+    }
+
+    /// The time of the highest stamp that it has written; 0 before the first.
+    pub fn newest(&self) -> u64 {
+        self.state.newest.load(Ordering::Relaxed)
+    }
+
+    /// Gives up nothing from this sequence on, whatever is folded: another server is to have it first. [`u64::MAX`] keeps nothing.
+    pub fn keep_from(&self, sequence: u64) {
+        self.state.kept_from.store(sequence, Ordering::Release);
+    }
+
+    /// The sequence up to which it has given up what a version has.
+    pub fn forgotten(&self) -> u64 {
+        self.state.forgotten.load(Ordering::Acquire)
+    }
+
+    /// What the rows of its table are stored as, in one number: servers compare it before they take rows of each other.
+    pub fn layout(&self) -> u64 {
+        self.layout
     }
 
     /// What upserts survive.

@@ -219,7 +219,7 @@ impl Schema {
     }
 
     /// Bytes of a row.
-    pub(crate) fn row_bytes(&self) -> usize {
+    pub fn row_bytes(&self) -> usize {
         self.columns.iter().map(Column::bytes).sum()
     }
 

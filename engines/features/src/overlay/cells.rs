@@ -7,11 +7,13 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use super::index::Entry;
+use super::stamp::Stamp;
 use crate::prefetch::prefetch;
 
-/// Words before the row: version, key, sequence.
+/// Words before the row: version, key, sequence; and of a stamp, where cells have one.
 const HEAD_WORDS: usize = 3;
-pub(super) const WORD_BYTES: usize = size_of::<u64>();
+const STAMP_WORDS: usize = 2;
+const WORD_BYTES: usize = size_of::<u64>();
 const LINE_WORDS: usize = 64 / WORD_BYTES;
 /// About the memory that is made at a time.
 const CHUNK_BYTES: usize = 1 << 16;
@@ -28,6 +30,7 @@ const REMOVED: u64 = 1;
 /// Cells by number. Their memory is made when they are written first.
 pub(super) struct Cells {
     row_bytes: usize,
+    stamp_words: usize,
     words: usize,
     /// Cells of a chunk, as a power of two.
     chunk_bits: u32,
@@ -48,18 +51,15 @@ pub(super) struct Copied {
     pub entry: Entry<()>,
 }
 
-/// Words of a cell whose row has so many bytes.
-pub(super) fn cell_words(row_bytes: usize) -> usize {
-    HEAD_WORDS + row_bytes.div_ceil(WORD_BYTES)
-}
-
 impl Cells {
-    pub fn new(row_bytes: usize, count: usize) -> Cells {
-        let words = cell_words(row_bytes);
+    pub fn new(row_bytes: usize, has_stamps: bool, count: usize) -> Cells {
+        let stamp_words = if has_stamps { STAMP_WORDS } else { 0 };
+        let words = HEAD_WORDS + stamp_words + row_bytes.div_ceil(WORD_BYTES);
         let fitting = (CHUNK_BYTES / (words * WORD_BYTES)).max(1);
         let chunk_bits = fitting.ilog2();
         Cells {
             row_bytes,
+            stamp_words,
             words,
             chunk_bits,
             chunks: (0..count.div_ceil(1 << chunk_bits))
@@ -89,9 +89,10 @@ impl Cells {
     /// Copies a cell: its row too where the key is the `wanted` one, as far as `row` reaches. Nothing where none was ever.
     #[inline]
     pub fn copy(&self, number: u32, wanted: Option<u64>, row: &mut [u8]) -> Option<Copied> {
-        let [version, key, sequence, words @ ..] = self.cell(number)? else {
+        let [version, key, sequence, rest @ ..] = self.cell(number)? else {
             return None;
         };
+        let (stamp, words) = rest.split_at_checked(self.stamp_words)?;
         let version = version.load(Ordering::Acquire);
         let key = key.load(Ordering::Relaxed);
         let is_row = version & REMOVED == 0;
@@ -105,6 +106,7 @@ impl Cells {
                 key,
                 sequence: sequence.load(Ordering::Relaxed),
                 written_ms: version >> TIME_SHIFT,
+                stamp: read_stamp(stamp),
                 row: is_row.then_some(()),
             },
         })
@@ -112,15 +114,19 @@ impl Cells {
 
     /// Writes a cell that no place names.
     pub fn write<R: AsRef<[u8]>>(&self, number: u32, entry: &Entry<R>) {
-        let Some([version, key, sequence, words @ ..]) = self.made(number) else {
+        let Some([version, key, sequence, rest @ ..]) = self.made(number) else {
             return;
         };
+        let (stamp, words) = rest.split_at_checked(self.stamp_words).unwrap_or_default();
         let count = (version.load(Ordering::Relaxed) >> 1 & COUNT_MAX) % COUNT_MAX + 1;
         version.store(UNWRITTEN, Ordering::Relaxed);
         // A reader that finds a word from below finds the version changed when it looks again.
         fence(Ordering::Release);
         key.store(entry.key, Ordering::Relaxed);
         sequence.store(entry.sequence, Ordering::Relaxed);
+        for (word, of_stamp) in stamp.iter().zip([entry.stamp.time, entry.stamp.origin]) {
+            word.store(of_stamp, Ordering::Relaxed);
+        }
         if let Some(row) = &entry.row {
             write_row(words, row.as_ref());
         }
@@ -129,12 +135,18 @@ impl Cells {
         version.store(time | count << 1 | removed, Ordering::Release);
     }
 
-    /// Writes a cell that no place names as another of `from` is. The writer of both calls it.
+    /// Writes a cell that was never written as another of `from` is, whose cells may have no stamps. The writer of both calls it.
     pub fn write_as(&self, number: u32, from: &Cells, other: u32) {
-        let (Some(to), Some(from)) = (self.made(number), from.cell(other)) else {
+        let (Some(to), Some(cell)) = (self.made(number), from.cell(other)) else {
             return;
         };
-        for (to, from) in to.iter().zip(from) {
+        let (head, row) = cell
+            .split_at_checked(HEAD_WORDS + from.stamp_words)
+            .unwrap_or_default();
+        let (to_head, to_row) = to
+            .split_at_checked(HEAD_WORDS + self.stamp_words)
+            .unwrap_or_default();
+        for (to, from) in to_head.iter().zip(head).chain(to_row.iter().zip(row)) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
     }
@@ -148,6 +160,15 @@ impl Cells {
 
     pub fn row_bytes(&self) -> usize {
         self.row_bytes
+    }
+
+    pub fn has_stamps(&self) -> bool {
+        self.stamp_words > 0
+    }
+
+    /// Memory of one.
+    pub fn cell_bytes(&self) -> u64 {
+        (self.words * WORD_BYTES) as u64
     }
 }
 
@@ -170,6 +191,17 @@ impl Copied {
         let version = cells.cell(self.number).and_then(<[_]>::first);
         let version = version.map_or(UNWRITTEN, |version| version.load(Ordering::Relaxed));
         version == self.version && version != UNWRITTEN
+    }
+}
+
+#[inline]
+fn read_stamp(words: &[AtomicU64]) -> Stamp {
+    let [time, origin] = words else {
+        return Stamp::default();
+    };
+    Stamp {
+        time: time.load(Ordering::Relaxed),
+        origin: origin.load(Ordering::Relaxed),
     }
 }
 

@@ -4,6 +4,7 @@
 //! Knows no threads. Invariant: nothing of a group is visible or answered before all of it is as durable as configured, and a
 //! group that fails leaves no trace in memory.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,6 +15,7 @@ use millpond_wal::{Error, Failure, Log, Pending, Queue, Reply, next_group};
 use super::State;
 use super::index::{Entry, Writer};
 use super::record::{Said, Written};
+use super::stamp::Stamp;
 use super::upsert::{Job, Upsert, UpsertError, Upserted};
 
 /// A group is cut here, so that the first upsert of a long queue does not wait for all of it.
@@ -36,6 +38,8 @@ pub(super) struct Committer {
     pub bytes_max: u64,
     pub segment_bytes_max: u64,
     pub swept: Swept,
+    /// The highest stamp of what was folded and taken away.
+    pub forgotten: Stamp,
 }
 
 /// How far the search for old rows is.
@@ -68,6 +72,9 @@ struct Accepted {
     /// Little-endian: of the rows, then of those that are removed.
     keys: Vec<u8>,
     rows: Vec<u8>,
+    stamp: Stamp,
+    /// The highest stamp of a row that stays because it is newer.
+    newer: Stamp,
 }
 
 /// What keys will have once the group is written, by its upserts so far: a place in the rows of one of them.
@@ -125,11 +132,48 @@ impl Committer {
         }
         if let Some((sequence, reply)) = folded {
             self.forget(sequence);
-            reply.send(Ok(Upserted {
-                sequence,
-                durability: self.state.durability,
-            }));
+            reply.send(Ok(self.upserted(sequence, Stamp::default())));
         }
+    }
+
+    fn upserted(&self, sequence: u64, newer: Stamp) -> Upserted {
+        Upserted {
+            sequence,
+            durability: self.state.durability,
+            newer,
+        }
+    }
+
+    /// The stamp of what is known of a key, folded or not; none where that is too old, or was not stamped.
+    fn stamp_of(&self, key: u64) -> Stamp {
+        let entry = self.writer.get(key);
+        entry.map_or(self.forgotten, |entry| entry.stamp)
+    }
+
+    /// Leaves out of a stamped upsert what is there already, or newer: the log is to say nothing that a start would have to undo.
+    /// The highest stamp of what is newer.
+    fn strip(&self, upsert: &mut Upsert) -> Stamp {
+        let (own, mut newer) = (upsert.stamp, Stamp::default());
+        if !own.is_some() {
+            return newer;
+        }
+        let mut is_older = |key: &u64| {
+            let stamp = self.stamp_of(*key);
+            if stamp > own {
+                newer = newer.max(stamp);
+            }
+            stamp < own
+        };
+        let kept: Vec<bool> = upsert.keys.iter().map(&mut is_older).collect();
+        upsert.remove.retain(&mut is_older);
+        if kept.contains(&false) {
+            let rows = upsert.rows.chunks_exact(self.row_bytes.max(1)).zip(&kept);
+            let rows = rows.filter(|(_, is_kept)| **is_kept).flat_map(|(row, _)| row);
+            upsert.rows = rows.copied().collect();
+            let mut kept = kept.iter();
+            upsert.keys.retain(|_| kept.next() == Some(&true));
+        }
+        newer
     }
 
     /// What an upsert adds to memory, beside `more` of the group's upserts before it.
@@ -157,7 +201,15 @@ impl Committer {
 
     /// Makes rows whole that have some columns only: the others are as the row has them, or as the default row. Where these cannot
     /// be read the upsert is answered, and nothing is left of it.
-    fn accept(&self, upsert: Upsert, reply: Reply<Job>, ahead: Option<&mut Ahead>) -> Option<Accepted> {
+    fn accept(&self, mut upsert: Upsert, reply: Reply<Job>, ahead: Option<&mut Ahead>) -> Option<Accepted> {
+        let (stamp, newer) = (upsert.stamp, self.strip(&mut upsert));
+        if upsert.keys.is_empty() && upsert.remove.is_empty() {
+            // All of it is there, or newer, and as durable as it would be.
+            let answer = self.upserted(self.state.sequence.load(Ordering::Acquire), newer);
+            drop(upsert);
+            reply.send(Ok(answer));
+            return None;
+        }
         let keys = upsert.keys.iter().chain(&upsert.remove);
         let keys = keys.flat_map(|key| key.to_le_bytes()).collect();
         let Some(ahead) = ahead else {
@@ -165,6 +217,8 @@ impl Committer {
                 reply,
                 keys,
                 rows: upsert.rows,
+                stamp,
+                newer,
             });
         };
         let rows = match &upsert.parts {
@@ -213,12 +267,19 @@ impl Committer {
             ahead.insert(key, Some(row.to_vec()));
         }
         ahead.extend(upsert.remove.iter().map(|key| (*key, None)));
-        Some(Accepted { reply, keys, rows })
+        Some(Accepted {
+            reply,
+            keys,
+            rows,
+            stamp,
+            newer,
+        })
     }
 
     fn said<'a>(&self, accepted: &'a Accepted, time_ms: u64) -> Said<'a> {
         Said::Upsert {
             time_ms,
+            stamp: accepted.stamp,
             layout: self.layout,
             row_bytes: self.row_bytes as u32,
             keys: &accepted.keys,
@@ -240,24 +301,38 @@ impl Committer {
     fn publish(&mut self, group: Vec<Accepted>, time_ms: u64) {
         let mut answers = Vec::with_capacity(group.len());
         for accepted in group {
-            let sequence = self.next_sequence;
-            for (key, row) in self.said(&accepted, time_ms).changes() {
+            let (sequence, stamp, mut newer) = (self.next_sequence, accepted.stamp, accepted.newer);
+            let said = self.said(&accepted, time_ms);
+            let written_ms = said.written_ms();
+            for (key, row) in said.changes() {
+                // Another one of the group may be newer.
+                if let Some(found) = self.newer_than(stamp, key) {
+                    newer = newer.max(found);
+                    continue;
+                }
                 self.writer.put(&Entry {
                     key,
                     sequence,
-                    written_ms: time_ms,
+                    written_ms,
+                    stamp,
                     row,
                 });
             }
             self.next_sequence += 1;
             self.state.sequence.store(sequence, Ordering::Release);
             self.state.counts.upserts.fetch_add(1, Ordering::Relaxed);
-            answers.push((accepted.reply, sequence));
+            self.state.newest.fetch_max(stamp.time, Ordering::Relaxed);
+            answers.push((accepted.reply, self.upserted(sequence, newer)));
         }
-        let durability = self.state.durability;
-        for (reply, sequence) in answers {
-            reply.send(Ok(Upserted { sequence, durability }));
+        for (reply, answer) in answers {
+            reply.send(Ok(answer));
         }
+    }
+
+    /// The stamp of a key's entry, where a stamped upsert is older.
+    fn newer_than(&self, stamp: Stamp, key: u64) -> Option<Stamp> {
+        let found = stamp.is_some().then(|| self.writer.get(key)).flatten()?.stamp;
+        (found > stamp).then_some(found)
     }
 
     /// Writes what is no upsert; the log's own failures show in the next upsert.
@@ -274,14 +349,24 @@ impl Committer {
 
     /// Takes away what is in the version that serves, and gives its log back.
     fn forget(&mut self, sequence: u64) {
+        // Another server may not have all of it yet; the rest goes with the next fold.
+        let sequence = sequence.min(self.state.kept_from.load(Ordering::Acquire).saturating_sub(1));
         let history = self.history;
         if let Some(log) = &mut self.log
             && let Err(error) = log.forget(sequence, history)
         {
             tracing::warn!(%error, "the log of an overlay keeps segments that were folded");
         }
-        self.writer
-            .take_away(0, usize::MAX, |entry| entry.sequence <= sequence);
+        let forgotten = Cell::new(self.forgotten);
+        self.writer.take_away(0, usize::MAX, |entry| {
+            let goes = entry.sequence <= sequence;
+            if goes {
+                forgotten.set(forgotten.get().max(entry.stamp));
+            }
+            goes
+        });
+        self.forgotten = forgotten.get();
+        self.state.forgotten.fetch_max(sequence, Ordering::AcqRel);
         let time_ms = self.state.clock.now_ms();
         self.note(Said::Folded { time_ms, sequence });
     }

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 
-use super::cells::{WORD_BYTES, cell_words};
 use super::slots::{GROUP, Slots, Spot};
+use super::stamp::Stamp;
 use crate::hash::hash;
 
 /// Groups of the smallest index, and behind the last home, or twice as many until all keys have a place.
@@ -33,6 +33,8 @@ pub(crate) struct Entry<R = Box<[u8]>> {
     pub sequence: u64,
     /// When, by the overlay's clock.
     pub written_ms: u64,
+    /// Which of two servers' upserts it is of; none where one server takes them all.
+    pub stamp: Stamp,
     /// As stored; none where the key was removed.
     pub row: Option<R>,
 }
@@ -45,12 +47,14 @@ impl Entry<()> {
             key,
             sequence,
             written_ms,
+            stamp,
             ..
         } = self;
         Entry {
             key,
             sequence,
             written_ms,
+            stamp,
             row: self.row.map(|()| row),
         }
     }
@@ -60,8 +64,6 @@ impl Entry<()> {
 pub(crate) struct Index {
     slots: ArcSwap<Slots>,
     entries: AtomicU64,
-    /// Memory of an entry, whatever it is.
-    entry_bytes: u64,
 }
 
 /// The places that readers have. Entries change meanwhile, until the index has others.
@@ -83,11 +85,10 @@ pub(crate) struct Writer {
 impl Index {
     /// Without an entry, and the one writer it has. Rows have so many bytes.
     pub(crate) fn new(row_bytes: usize) -> (Arc<Index>, Writer) {
-        let slots = Arc::new(Slots::new(row_bytes, HOMES_MIN, TAIL, RESTING + 1));
+        let slots = Arc::new(Slots::new((row_bytes, false), HOMES_MIN, TAIL, RESTING + 1));
         let index = Arc::new(Index {
             slots: ArcSwap::new(Arc::clone(&slots)),
             entries: AtomicU64::new(0),
-            entry_bytes: (cell_words(row_bytes) * WORD_BYTES) as u64 + PLACE_BYTES,
         });
         let writer = Writer {
             index: Arc::clone(&index),
@@ -107,12 +108,12 @@ impl Index {
 
     /// Memory that they take.
     pub(crate) fn bytes(&self) -> u64 {
-        self.len().saturating_mul(self.entry_bytes)
+        self.len().saturating_mul(self.entry_bytes())
     }
 
     /// Memory that one takes, a row or a removal.
     pub(crate) fn entry_bytes(&self) -> u64 {
-        self.entry_bytes
+        self.slots.load().cells.cell_bytes() + PLACE_BYTES
     }
 
     #[inline]
@@ -124,13 +125,14 @@ impl Index {
 impl Writer {
     /// What was written of a key last, without its row.
     pub(crate) fn get(&self, key: u64) -> Option<Entry<()>> {
-        match self.slots.spot(key, hash(key)) {
-            Spot::There(place) => self.slots.head_at(place),
-            _ => None,
-        }
+        self.slots.head(key, hash(key))
     }
 
     pub(crate) fn put<R: AsRef<[u8]>>(&mut self, entry: &Entry<R>) {
+        if entry.stamp.is_some() && !self.slots.cells.has_stamps() {
+            // From the first one on that has a stamp, all cells have room for one.
+            self.move_all(true, None::<&Entry<R>>);
+        }
         let hash = hash(entry.key);
         let place = match self.slots.spot(entry.key, hash) {
             Spot::There(place) => place,
@@ -146,7 +148,7 @@ impl Writer {
                         self.used += 1;
                         place
                     }
-                    _ => return self.move_all(Some(entry)),
+                    _ => return self.move_all(false, Some(entry)),
                 }
             }
         };
@@ -169,12 +171,14 @@ impl Writer {
     }
 
     /// Moves everything to as many places as it needs, and one entry more there.
-    fn move_all<R: AsRef<[u8]>>(&mut self, more: Option<&Entry<R>>) {
+    fn move_all<R: AsRef<[u8]>>(&mut self, has_stamps: bool, more: Option<&Entry<R>>) {
         let entries = usize::try_from(self.index.len()).unwrap_or(usize::MAX);
         let homes = entries.saturating_mul(2).div_ceil(GROUP).max(HOMES_MIN);
         let mut tail = TAIL;
         loop {
-            let slots = Slots::new(self.slots.cells.row_bytes(), homes, tail, RESTING + 1);
+            let cells = &self.slots.cells;
+            let kind = (cells.row_bytes(), has_stamps || cells.has_stamps());
+            let slots = Slots::new(kind, homes, tail, RESTING + 1);
             if let Some(cells) = moved(&slots, &self.slots, more) {
                 self.used = cells as usize;
                 self.cells = cells;
@@ -209,7 +213,7 @@ impl Writer {
             }
         }
         if count > 0 && self.cells > LEFT_MIN && self.index.len() < u64::from(self.cells / 4) {
-            self.move_all(None::<&Entry>);
+            self.move_all(false, None::<&Entry>);
         }
         (count, (end < last).then_some(end))
     }
@@ -247,6 +251,7 @@ mod tests {
             key,
             sequence,
             written_ms: sequence / 2,
+            stamp: Stamp::default(),
             row: (!sequence.is_multiple_of(3)).then_some(row),
         }
     }
@@ -284,7 +289,12 @@ mod tests {
                 |number| crate::hash::key_of(u64::MAX - number * 256),
                 |number: u64| crate::hash::key_of(number << 57 | number),
             ] as Vec<fn(u64) -> u64>),
+            stamped_from in prop::option::of(1..100_u64),
         ) {
+            let stamp_of = |sequence: u64| match stamped_from {
+                Some(from) if sequence >= from => Stamp { time: sequence, origin: !sequence },
+                _ => Stamp::default(),
+            };
             let (index, mut writer) = Index::new(ROW_BYTES);
             let mut model = BTreeMap::new();
             for (sequence, (number, kind)) in (1..).zip(changes) {
@@ -295,16 +305,19 @@ mod tests {
                     model.retain(|key: &u64, _| !goes(*key));
                     prop_assert_eq!((count as usize, next), (before - model.len(), None));
                 } else {
-                    writer.put(&entry(key_of(number), sequence));
+                    let stamp = stamp_of(sequence);
+                    writer.put(&Entry { stamp, ..entry(key_of(number), sequence) });
                     model.insert(key_of(number), sequence);
                 }
             }
             for key in (0..300).map(key_of) {
                 prop_assert_eq!(sequence_of(&index, key), model.get(&key).copied());
-                prop_assert_eq!(writer.get(key).map(|entry| entry.sequence), model.get(&key).copied());
+                let found = writer.get(key).map(|entry| (entry.sequence, entry.stamp));
+                prop_assert_eq!(found, model.get(&key).map(|sequence| (*sequence, stamp_of(*sequence))));
             }
             prop_assert_eq!(index.len(), model.len() as u64);
-            prop_assert_eq!(index.bytes(), model.len() as u64 * (9 * 8 + 10));
+            prop_assert_eq!(index.bytes(), model.len() as u64 * index.entry_bytes());
+            prop_assert!([9 * 8 + 10, 11 * 8 + 10].contains(&index.entry_bytes()));
             for cut in [0, 17, 50] {
                 let mut keys = all_keys(&index, (5, 20), cut);
                 keys.sort_unstable();

@@ -6,11 +6,13 @@
 use millpond_wal::{Body, Fault, Format};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::stamp::Stamp;
 use crate::schema::Schema;
 
 const KIND_UPSERT: u8 = 1;
 const KIND_FOLDED: u8 = 2;
 const KIND_EXPIRED: u8 = 3;
+const KIND_STAMPED: u8 = 4;
 const UPSERT_HEADER_BYTES: usize = 28;
 const MARK_BYTES: usize = 16;
 const KEY_BYTES: usize = 8;
@@ -24,8 +26,8 @@ pub(crate) static FORMAT: Format = Format {
     magic: b"MPFO",
     version: 1,
     body_bytes_min: MARK_BYTES,
-    body_bytes_max: UPSERT_BYTES_MAX + UPSERT_HEADER_BYTES,
-    kinds: &[KIND_UPSERT, KIND_FOLDED, KIND_EXPIRED],
+    body_bytes_max: UPSERT_BYTES_MAX + UPSERT_HEADER_BYTES + Stamp::BYTES,
+    kinds: &[KIND_UPSERT, KIND_FOLDED, KIND_EXPIRED, KIND_STAMPED],
     check: |kind, body| decode(kind, body).map(drop),
     number: "history",
     first_number: 0,
@@ -38,6 +40,8 @@ pub(crate) enum Said<'a> {
     /// Rows and removals, in this order.
     Upsert {
         time_ms: u64,
+        /// Of an upsert that went to several servers.
+        stamp: Stamp,
         /// [`layout_of`] the table.
         layout: u64,
         row_bytes: u32,
@@ -61,6 +65,7 @@ pub(crate) struct Written<'a> {
 impl Body for Written<'_> {
     fn kind(&self) -> u8 {
         match self.said {
+            Said::Upsert { stamp, .. } if stamp.is_some() => KIND_STAMPED,
             Said::Upsert { .. } => KIND_UPSERT,
             Said::Folded { .. } => KIND_FOLDED,
             Said::Expired { .. } => KIND_EXPIRED,
@@ -73,7 +78,12 @@ impl Body for Written<'_> {
 
     fn bytes(&self) -> usize {
         match self.said {
-            Said::Upsert { keys, rows, .. } => UPSERT_HEADER_BYTES + keys.len() + rows.len(),
+            Said::Upsert {
+                stamp, keys, rows, ..
+            } => {
+                let stamp_bytes = if stamp.is_some() { Stamp::BYTES } else { 0 };
+                UPSERT_HEADER_BYTES + stamp_bytes + keys.len() + rows.len()
+            }
             _ => MARK_BYTES,
         }
     }
@@ -82,6 +92,7 @@ impl Body for Written<'_> {
         match self.said {
             Said::Upsert {
                 time_ms,
+                stamp,
                 layout,
                 row_bytes,
                 keys,
@@ -92,6 +103,10 @@ impl Body for Written<'_> {
                 out.extend_from_slice(&row_bytes.to_le_bytes());
                 let row_count = rows.len().checked_div(row_bytes as usize).unwrap_or_default();
                 out.extend_from_slice(&(row_count as u64).to_le_bytes());
+                if stamp.is_some() {
+                    out.extend_from_slice(&stamp.time.to_le_bytes());
+                    out.extend_from_slice(&stamp.origin.to_le_bytes());
+                }
                 out.extend_from_slice(keys);
                 out.extend_from_slice(rows);
             }
@@ -119,6 +134,14 @@ impl<'a> Said<'a> {
         }
     }
 
+    /// When its rows were written. A row that several servers have is as old on each of them: its stamp says how old.
+    pub(crate) fn written_ms(&self) -> u64 {
+        match *self {
+            Said::Upsert { time_ms, stamp, .. } if stamp.is_some() => time_ms.min(stamp.ms()),
+            _ => self.time_ms(),
+        }
+    }
+
     /// Of an upsert: each key with its row, or none where it is removed.
     pub(crate) fn changes(self) -> impl Iterator<Item = (u64, Option<&'a [u8]>)> {
         let (keys, rows, row_bytes) = match self {
@@ -141,7 +164,7 @@ impl<'a> Said<'a> {
 /// Reads a body.
 pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
     let malformed = |what: String| Err(Fault::Malformed(what));
-    if kind != KIND_UPSERT {
+    if !matches!(kind, KIND_UPSERT | KIND_STAMPED) {
         let (Some(time_ms), Some(what), MARK_BYTES) = (u64_at(body, 0), u64_at(body, 8), body.len()) else {
             return malformed(format!("{} bytes, expected {MARK_BYTES}", body.len()));
         };
@@ -158,6 +181,10 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
     }
     let Some((header, rest)) = body.split_first_chunk::<UPSERT_HEADER_BYTES>() else {
         return malformed(format!("{} bytes, too few for an upsert", body.len()));
+    };
+    let (stamp, rest) = match kind {
+        KIND_STAMPED => stamp_of(rest)?,
+        _ => (Stamp::default(), rest),
     };
     let (time_ms, layout) = (u64_at(header, 0), u64_at(header, 8));
     let row_bytes = header.get(16..20).and_then(<[u8]>::first_chunk);
@@ -176,11 +203,27 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
     let (keys, rows) = rest.split_at_checked(keys_bytes as usize).unwrap_or_default();
     Ok(Said::Upsert {
         time_ms: time_ms.unwrap_or_default(),
+        stamp,
         layout: layout.unwrap_or_default(),
         row_bytes,
         keys,
         rows,
     })
+}
+
+/// A stamp, and what follows it.
+fn stamp_of(body: &[u8]) -> Result<(Stamp, &[u8]), Fault> {
+    let (Some(time), Some(origin)) = (u64_at(body, 0), u64_at(body, 8)) else {
+        return Err(Fault::Malformed(format!(
+            "{} bytes behind the header, too few for a stamp",
+            body.len()
+        )));
+    };
+    let stamp = Stamp { time, origin };
+    match body.get(Stamp::BYTES..) {
+        Some(rest) if stamp.is_some() => Ok((stamp, rest)),
+        _ => Err(Fault::Malformed("a stamp of zeros".to_owned())),
+    }
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
@@ -215,6 +258,7 @@ mod tests {
         let keys = [7_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
         let (kind, body) = encoded(Said::Upsert {
             time_ms: 0x0102,
+            stamp: Stamp::default(),
             layout: 0x0304,
             row_bytes: 3,
             keys: &keys,
@@ -228,6 +272,22 @@ mod tests {
         let said = decode(kind, &body).unwrap();
         let changes: Vec<_> = said.changes().collect();
         assert_eq!(changes, [(7, Some(&b"row"[..])), (8, None)]);
+        let (kind, stamped) = encoded(Said::Upsert {
+            time_ms: 0x0102,
+            stamp: Stamp {
+                time: 0x0506,
+                origin: 0x0708,
+            },
+            layout: 0x0304,
+            row_bytes: 3,
+            keys: &keys,
+            rows: b"row",
+        });
+        assert_eq!(kind, 4);
+        assert_eq!(&stamped[28..44], b"\x06\x05\0\0\0\0\0\0\x08\x07\0\0\0\0\0\0");
+        assert_eq!([&stamped[..28], &stamped[44..]].concat(), body);
+        let said = decode(kind, &stamped).unwrap();
+        assert_eq!((said.written_ms(), encoded(said)), (0, (4, stamped)));
         let (kind, body) = encoded(Said::Folded {
             time_ms: 1,
             sequence: 2,
@@ -248,6 +308,7 @@ mod tests {
         let keys = 7_u64.to_le_bytes();
         let (_, body) = encoded(Said::Upsert {
             time_ms: 0,
+            stamp: Stamp::default(),
             layout: 0,
             row_bytes: 3,
             keys: &keys,
@@ -264,12 +325,15 @@ mod tests {
         check(&|body| body[27] = 0xff);
         check(&|body| body.push(0));
         check(&|body| body.truncate(28));
+        // As a stamped one it has keys in the place of its stamp, or zeros.
+        assert!(matches!(decode(4, &body), Err(Fault::Malformed(_))));
+        assert!(matches!(decode(4, &[0; 60]), Err(Fault::Malformed(_))));
         assert!(matches!(decode(2, &[0; 17]), Err(Fault::Malformed(_))));
     }
 
     proptest! {
         #[test]
-        fn any_body_is_judged_without_panic(kind in 1..4_u8, body in prop::collection::vec(any::<u8>(), 0..100), small: bool) {
+        fn any_body_is_judged_without_panic(kind in 1..5_u8, body in prop::collection::vec(any::<u8>(), 0..100), small: bool) {
             let mut body = body;
             if small && body.len() > 28 {
                 body[17..20].fill(0);

@@ -11,6 +11,7 @@ use millpond_wal::{Log, Record, Recovered, TornTail};
 
 use super::index::Entry;
 use super::record::{self, Said};
+use super::stamp::Stamp;
 use crate::error::Error;
 use crate::table::Table;
 
@@ -46,6 +47,8 @@ pub(super) struct Found {
     /// The latest time of a record.
     pub time_ms: u64,
     pub has_other_layout: bool,
+    /// The highest stamp of an upsert.
+    pub stamp: Stamp,
     /// Up to this sequence its rows are in a version, and may be in the log no more.
     pub forgotten: u64,
 }
@@ -64,16 +67,21 @@ impl Found {
             }
             Said::Expired { written_ms, .. } => self.entries.retain(|_, entry| entry.written_ms > written_ms),
             Said::Upsert {
-                time_ms,
-                layout: found,
-                ..
+                stamp, layout: found, ..
             } => {
                 self.has_other_layout |= found != layout;
+                self.stamp = self.stamp.max(stamp);
+                let written_ms = said.written_ms();
                 for (key, row) in said.changes() {
+                    // As when it was written.
+                    if self.entries.get(&key).is_some_and(|entry| entry.stamp > stamp) {
+                        continue;
+                    }
                     let entry = Entry {
                         key,
                         sequence: record.sequence,
-                        written_ms: time_ms,
+                        written_ms,
+                        stamp,
                         row: row.map(Box::from),
                     };
                     self.entries.insert(key, entry);

@@ -39,15 +39,20 @@ pub(super) enum Spot {
 }
 
 impl Slots {
-    /// `cells_beside` is how many cells there may be beside one for each place.
-    pub(super) fn new(row_bytes: usize, homes: usize, tail: usize, cells_beside: usize) -> Slots {
+    /// Of cells with rows of so many bytes. `cells_beside` is how many cells there may be beside one for each place.
+    pub(super) fn new(
+        (row_bytes, has_stamps): (usize, bool),
+        homes: usize,
+        tail: usize,
+        cells_beside: usize,
+    ) -> Slots {
         let groups = homes + tail;
         let places = groups * GROUP;
         Slots {
             homes: homes as u64,
             tags: (0..groups).map(|_| AtomicU64::new(0)).collect(),
             numbers: (0..places).map(|_| AtomicU32::new(NO_CELL)).collect(),
-            cells: Cells::new(row_bytes, places + cells_beside),
+            cells: Cells::new(row_bytes, has_stamps, places + cells_beside),
         }
     }
 
@@ -120,15 +125,25 @@ impl Slots {
     /// The entry of a key, if there is one; its row is in the beginning of `row` then.
     #[inline]
     pub(crate) fn find<'r>(&self, key: u64, hash: u64, row: &'r mut Vec<u8>) -> Option<Entry<&'r [u8]>> {
+        let found = self.entry(key, hash, Some(key), row)?;
+        Some(found.with_row(row))
+    }
+
+    /// The same without its row.
+    pub(crate) fn head(&self, key: u64, hash: u64) -> Option<Entry<()>> {
+        self.entry(key, hash, None, &mut Vec::new())
+    }
+
+    #[inline]
+    fn entry(&self, key: u64, hash: u64, wanted: Option<u64>, row: &mut Vec<u8>) -> Option<Entry<()>> {
         let (tag, mut group) = (tag(hash), self.home(hash));
         loop {
             let tags = self.tags_of(group)?;
             let mut same = bytes_that_are(tag, tags);
             while same != 0 {
-                let found = self.entry_at(place_in(group, same), Some(key), row);
+                let found = self.entry_at(place_in(group, same), wanted, row);
                 if let Some(entry) = found.filter(|entry| entry.key == key) {
-                    let row: &'r [u8] = row;
-                    return Some(entry.with_row(row));
+                    return Some(entry);
                 }
                 same &= same - 1;
             }

@@ -14,6 +14,7 @@ use crate::schema::{Column, NotFinite, Numbers, Schema};
 use crate::write::Writer;
 
 mod hard;
+mod stamps;
 
 const QUEUE_BYTES: usize = 1 << 20;
 

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use millpond_wal::{Durability, QueueError, Work};
 
-use super::record::UPSERT_BYTES_MAX;
+use super::record::{UPSERT_BYTES_MAX, layout_of};
+use super::stamp::Stamp;
 use crate::error::Error;
 use crate::rows;
 use crate::schema::Schema;
@@ -24,6 +25,8 @@ pub struct Upsert {
     /// Where the bytes of a row go where it does not have all columns.
     pub(super) parts: Option<Parts>,
     pub(super) remove: Vec<u64>,
+    /// Of one that goes to several servers.
+    pub(super) stamp: Stamp,
     /// What a row is that has only some columns here; the version that served when the call came.
     pub(super) base: Arc<Table>,
 }
@@ -35,6 +38,8 @@ pub struct Upserted {
     pub sequence: u64,
     /// What it has survived to.
     pub durability: Durability,
+    /// Of a stamped upsert: the highest stamp of a row that is newer than its own and stays in its place; else none.
+    pub newer: Stamp,
 }
 
 /// Why an upsert was not acknowledged.
@@ -122,8 +127,56 @@ impl Upsert {
             rows: stored,
             parts,
             remove,
+            stamp: Stamp::default(),
             base: Arc::clone(base),
         })
+    }
+
+    /// An upsert of rows as another server has them stored: a row for each of the first keys, and removals of the others.
+    ///
+    /// # Errors
+    /// [`Error::Argument`]: the other server stores its rows in another way, or it is not whole.
+    pub fn of_stored(
+        base: &Arc<Table>,
+        layout: u64,
+        mut keys: Vec<u64>,
+        rows: Vec<u8>,
+        stamp: Stamp,
+    ) -> Result<Upsert, Error> {
+        let own = layout_of(base.schema());
+        if layout != own {
+            return Err(Error::argument(
+                "layout",
+                format!("{own:#018x}, the columns of version {}", base.version()),
+                format!("{layout:#018x}"),
+            ));
+        }
+        let row_bytes = base.schema().row_bytes().max(1);
+        let count = rows.len() / row_bytes;
+        let bytes = rows.len().saturating_add(keys.len().saturating_mul(8));
+        if !rows.len().is_multiple_of(row_bytes) || count > keys.len() || bytes > UPSERT_BYTES_MAX {
+            return Err(Error::argument(
+                "rows",
+                format!("rows of {row_bytes} bytes of at most {} keys", keys.len()),
+                format!("{} bytes", rows.len()),
+            ));
+        }
+        let remove = keys.split_off(count);
+        Ok(Upsert {
+            keys,
+            rows,
+            parts: None,
+            remove,
+            stamp,
+            base: Arc::clone(base),
+        })
+    }
+
+    /// The same with the stamp that all servers give it.
+    #[must_use]
+    pub fn stamped(mut self, stamp: Stamp) -> Upsert {
+        self.stamp = stamp;
+        self
     }
 }
 

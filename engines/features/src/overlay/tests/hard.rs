@@ -20,6 +20,7 @@ fn a_log_that_failed_is_written_no_more() {
     let upsert = Written {
         said: Said::Upsert {
             time_ms: 1,
+            stamp: Stamp::default(),
             layout: 1,
             row_bytes: 0,
             keys: &keys,
@@ -81,6 +82,7 @@ fn keys_at_the_end_of_the_hashes_take_no_more_places_than_others() {
             key,
             sequence: 1,
             written_ms: 0,
+            stamp: Stamp::default(),
             row: None::<Vec<u8>>,
         });
     }

@@ -1,0 +1,83 @@
+//! What an overlay has, a page at a time, for another server that may miss some of it.
+//!
+//! It shows what lookups do not: removals, and what a version has folded as long as it is here. Invariant: an entry that is there
+//! when the first page is asked for, and is not written again, is in one of the pages.
+
+use std::sync::atomic::Ordering;
+
+use super::Overlay;
+use super::index::Entry;
+use super::stamp::Stamp;
+use crate::hash::hash;
+
+/// Bits of a hash that a position has no place for, as in a scan.
+const CUT: u32 = 17;
+/// Places that a page looks at, most of which may hold nothing that is asked for: a page is made on a net thread.
+const PLACES_MAX: usize = 1 << 15;
+
+/// A key as it was written last.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FreshRow {
+    /// The key.
+    pub key: u64,
+    /// Of the upsert that wrote it.
+    pub stamp: Stamp,
+    /// As stored; none where the key was removed.
+    pub row: Option<Box<[u8]>>,
+}
+
+/// Some of what there is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FreshPage {
+    /// All upserts up to this one were there before the page was made.
+    pub sequence: u64,
+    /// In no order.
+    pub rows: Vec<FreshRow>,
+    /// Where the next page goes on; nothing at the end.
+    pub next: Option<u64>,
+}
+
+impl Overlay {
+    /// Whether it has an upsert of that stamp of a key, or a newer one.
+    pub fn has(&self, key: u64, stamp: Stamp) -> bool {
+        let found = self.state.index.pin().head(key, hash(key));
+        found.is_some_and(|entry| entry.stamp >= stamp)
+    }
+
+    /// The entries that were written behind the sequence `since` and whose keys `keep` wants, from a position on: of about
+    /// `rows_max` keys. Those that no stamp tells apart are this server's alone, and left out.
+    pub fn fresh_page(
+        &self,
+        since: u64,
+        position: u64,
+        rows_max: usize,
+        keep: impl Fn(u64) -> bool,
+    ) -> FreshPage {
+        let state = &self.state;
+        let sequence = state.sequence.load(Ordering::Acquire);
+        let slots = state.index.pin();
+        let is_asked = |entry: &Entry<()>| entry.sequence > since && entry.stamp.is_some() && keep(entry.key);
+        let (found, next) = slots.keys_from(position, (rows_max.max(1), PLACES_MAX), CUT, is_asked);
+        // More may come than were asked for: all that look alike in a position, and a run of places without a gap.
+        let last = found.get(rows_max.max(1) - 1).map(|(cut, _)| *cut);
+        let page = found
+            .iter()
+            .take_while(|(cut, _)| last.is_none_or(|last| *cut <= last));
+        let mut scratch = Vec::new();
+        let rows = page.filter_map(|&(_, key)| {
+            let entry = slots.find(key, hash(key), &mut scratch)?;
+            Some(FreshRow {
+                key,
+                stamp: entry.stamp,
+                row: entry.row.map(Box::from),
+            })
+        });
+        let rows = rows.collect();
+        let is_left = |last: &u64| found.last().is_some_and(|(cut, _)| cut > last);
+        let next = match last.filter(is_left) {
+            Some(last) => Some(last + 1),
+            None => next,
+        };
+        FreshPage { sequence, rows, next }
+    }
+}
