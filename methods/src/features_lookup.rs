@@ -162,10 +162,12 @@ impl<'c> Part<'c> {
         };
         let dim = self.table.dim();
         let mut pooled = vec![0.0; self.rows * dim];
+        let begun = self.table.begin();
         let done = self
             .table
             .lookup_pooled(&self.keys, offsets, pool, &mut pooled, &mut found);
-        self.table.count(self.keys.len(), done.map_err(bad_argument)?);
+        let hits = done.map_err(bad_argument)?;
+        self.table.count(begun, self.keys.len(), hits);
         for (bytes, row) in values.chunks_exact_mut(row_bytes).zip(pooled.chunks_exact(dim)) {
             self.projection.write_numbers(row, bytes);
         }
@@ -205,13 +207,14 @@ impl<'c> Part<'c> {
     }
 
     fn look_up(&self, values: &mut [u8], found: &mut [u8]) {
+        let begun = self.table.begin();
         let hits = match self.row_type {
             schema::RowType::None => self.table.find(&self.keys, found),
             _ => self
                 .table
                 .lookup_bytes(&self.keys, &self.projection, values, found),
         };
-        self.table.count(self.keys.len(), hits);
+        self.table.count(begun, self.keys.len(), hits);
     }
 
     fn write(&self, out: &mut Encoder<'_>) {

@@ -61,6 +61,7 @@ mod versions;
 pub mod write;
 
 pub use active::{Active, activate_at_start, delete_unused_version, roll_back_at_start, version_at_start};
+pub use counts::Begun;
 pub use error::Error;
 pub use hash::text_key;
 pub use lookup::Pool;

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::active::not_found;
-use crate::counts::Counts;
+use crate::counts::{Begun, Counts};
 use crate::error::Error;
 use crate::layer::{Layer, Said};
 use crate::manifest::{Base, FILE, Manifest};
@@ -21,7 +21,7 @@ use crate::rows::{Reader, Row};
 use crate::schema::{Keys, Schema};
 use crate::shard::Shard;
 use crate::versions::{folder, number, versions};
-use millpond_metrics::Metric;
+use millpond_metrics::{Kind, Metric};
 
 /// A base and seven deltas: a lookup asks all of them.
 pub const LAYERS_MAX: usize = 8;
@@ -108,6 +108,12 @@ impl Table {
             "millpond_table_misses_total",
             "Keys of these that it does not have.",
             |table: &Table| table.counts.misses() as f64,
+        ),
+        Metric::samples(
+            "millpond_table_lookup_seconds",
+            Kind::Histogram,
+            "What the table took of lookups, of one in 16: from the keys to the rows, or to what is pooled of them.",
+            |table: &Table, samples| samples.octave_times(&[], &table.counts.times()),
         ),
         Metric::gauge(
             "millpond_table_created_seconds",
@@ -212,10 +218,16 @@ impl Table {
         self.is_mapped
     }
 
+    /// A lookup that is to be counted begins: of a few of them the time is taken.
+    #[inline]
+    pub fn begin(&self) -> Begun {
+        self.counts.begin()
+    }
+
     /// Counts a lookup: keys asked for, and found. It takes no lock.
     #[inline]
-    pub fn count(&self, keys: usize, hits: usize) {
-        self.counts.add(keys, hits);
+    pub fn count(&self, begun: Begun, keys: usize, hits: usize) {
+        self.counts.add(begun, keys, hits);
     }
 
     /// Lets its counts begin at zero.

@@ -117,8 +117,10 @@ impl Stage for LookingUp {
             (Some(pool), Some(offsets)) => {
                 let rows = offsets.len().saturating_sub(1);
                 let mut values = vec![0.0_f32; floats(&self.name, rows, dim)?];
+                let begun = table.begin();
                 let pooled = table.lookup_pooled(keys, offsets, pool, &mut values, &mut found);
-                table.count(keys.len(), pooled.map_err(|error| internal(error.to_string()))?);
+                let hits = pooled.map_err(|error| internal(error.to_string()))?;
+                table.count(begun, keys.len(), hits);
                 (rows, values)
             }
             (None, Some(_)) if keys.len() != 1 && given.request_rows().is_some() => {
@@ -131,8 +133,9 @@ impl Stage for LookingUp {
             }
             _ => {
                 let mut values = vec![0.0_f32; floats(&self.name, keys.len(), dim)?];
+                let begun = table.begin();
                 let hits = table.lookup(keys, &mut values, &mut found);
-                table.count(keys.len(), hits);
+                table.count(begun, keys.len(), hits);
                 (keys.len(), values)
             }
         };
