@@ -7,10 +7,8 @@ use millpond_catalog::Catalog;
 use millpond_engines_features::Table;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, features_scan as schema};
+use schema::Cursor;
 use std::borrow::Cow;
-
-/// A cursor is one number: in its lower bits where its table goes on, above them the lowest of the version's.
-const POSITION_BITS: u32 = 48;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
@@ -24,37 +22,39 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         let mut keys = Vec::with_capacity(keys_max);
         let next = table.scan(position, keys_max, &mut keys);
         check_whole(catalog, table, &decoded.table)?;
-        let cursor = next.map(|position| (tag(table) | position).to_le_bytes());
+        let version = table.version();
+        let cursor = next.map(|position| Cursor { version, position }.to_bytes());
         let answer = schema::Answer {
-            version: table.version(),
+            version,
             rows: table.rows(),
             keys,
-            cursor: cursor.map(|cursor| Cow::Owned(cursor.to_vec())),
+            cursor: cursor.map(Cow::Owned),
         };
         Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))
     })
 }
 
-/// The upper bits of a cursor in the table's version.
-fn tag(table: &Table) -> u64 {
-    table.version() << POSITION_BITS
+fn position(table: &Table, name: &str, bytes: &[u8]) -> Result<u64, Status> {
+    let version = table.version();
+    let cursor = match bytes.try_into().map(u64::from_le_bytes) {
+        Ok(number) => Cursor::of_number(number, version),
+        Err(_) => Some(Cursor::of_bytes(bytes).ok_or_else(|| no_cursor(bytes))?),
+    };
+    match cursor {
+        Some(cursor) if cursor.version == version => Ok(cursor.position),
+        _ => {
+            let ex = format!(
+                "the cursor is of another version of table {name:?} than {version}, which serves now; begin again without one"
+            );
+            Err(Status::new(Code::VersionGone, ex))
+        }
+    }
 }
 
-fn position(table: &Table, name: &str, cursor: &[u8]) -> Result<u64, Status> {
-    let Ok(cursor) = cursor.try_into().map(u64::from_le_bytes) else {
-        let ex = format!(
-            "key \"cursor\" has {} bytes; send the cursor of the answer before as it came",
-            cursor.len()
-        );
-        return Err(Status::new(Code::BadArgument, ex));
-    };
-    let position = cursor & ((1 << POSITION_BITS) - 1);
-    if cursor - position == tag(table) {
-        return Ok(position);
-    }
+fn no_cursor(bytes: &[u8]) -> Status {
     let ex = format!(
-        "the cursor is of another version of table {name:?} than {}, which serves now; begin again without one",
-        table.version()
+        "key \"cursor\" has {} bytes which are no cursor; send the cursor of the answer before as it came",
+        bytes.len()
     );
-    Err(Status::new(Code::VersionGone, ex))
+    Status::new(Code::BadArgument, ex)
 }

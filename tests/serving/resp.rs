@@ -2,6 +2,7 @@
 
 use crate::harness::Millpond;
 use millpond_engines_features::{Column, Keys, Numbers, Schema, write::Writer};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -43,6 +44,10 @@ pub fn folder(config: &str) -> tempfile::TempDir {
 }
 
 fn make(tables: &Path, name: &str, numbers: Numbers) {
+    make_version(tables, name, 1, numbers);
+}
+
+fn make_version(tables: &Path, name: &str, version: u64, numbers: Numbers) {
     let schema = Schema {
         columns: vec![Column {
             name: "vector".to_owned(),
@@ -51,7 +56,7 @@ fn make(tables: &Path, name: &str, numbers: Numbers) {
         }],
         ..Schema::floats(2)
     };
-    let mut writer = Writer::create(&tables.join(name), name, 1, schema, 2).unwrap();
+    let mut writer = Writer::create(&tables.join(name), name, version, schema, 2).unwrap();
     for key in 1..=ROWS {
         writer.push(key, &[key as f32, 0.5]).unwrap();
     }
@@ -312,6 +317,40 @@ fn a_scan_lists_every_key_once() {
 }
 
 /// The cursor and the keys of one page.
+#[test]
+fn a_cursor_is_of_one_version_whatever_bits_others_have() {
+    let folder = folder(&format!(
+        "{CONFIG}\n[access.tokens.deploy]\ntoken = \"s3cret\"\nmethods = [\"features.activate\"]\n"
+    ));
+    let server = Millpond::start(folder.path(), &[]);
+    let [mut one, mut other] = [(); 2].map(|()| Redis::connect(&server));
+    let scan = |redis: &mut Redis, cursor: &str| {
+        redis
+            .0
+            .write_all(format!("SCAN {cursor}\r\n").as_bytes())
+            .unwrap();
+        page(&mut redis.0)
+    };
+    let (cursor, _) = scan(&mut one, "0");
+    let (next, keys) = scan(&mut one, &cursor);
+    assert_eq!(
+        scan(&mut other, &cursor),
+        (next.clone(), keys),
+        "any connection may go on"
+    );
+    // Its number has the lowest bits of the other's.
+    make_version(&folder.path().join("tables"), "films", 65_537, Numbers::F32);
+    let switch = json!({"table": "films", "version": 65_537, "_token": "s3cret"});
+    let (status, answer) = server.call("features.activate", &switch);
+    assert_eq!(status, 200, "{answer}");
+    one.line(
+        &format!("SCAN {next}"),
+        "-ERR the cursor is of another version of table \"films\" than 65537, which serves now; begin again without one\r\n",
+    );
+    let (begun, keys) = scan(&mut one, "0");
+    assert!(begun != "0" && !keys.is_empty());
+}
+
 fn page(stream: &mut TcpStream) -> (String, Vec<String>) {
     let mut line = || {
         let (mut line, mut byte) = (Vec::new(), [0]);

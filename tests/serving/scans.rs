@@ -31,10 +31,21 @@ fn a_scan_pages_through_the_keys_of_a_version() {
         let (status, answer) = server.call("features.scan", &call);
         (status, answer["code"].as_u64())
     };
-    // The lowest bits of another version's number.
-    let strange = json!([1, 0, 0, 0, 0, 0, 9, 0]);
     let of = |cursor: Value| json!({"table": "small", "limit": 1, "cursor": cursor});
-    assert_eq!(refused(of(strange)), (410, Some(30106)));
+    let position =
+        |version: u64, position: u64| of(json!([version.to_le_bytes(), position.to_le_bytes()].concat()));
+    assert_eq!(server.call("features.scan", &position(1, 1)).0, 200);
+    // Of two versions whose numbers have the same lowest bits one serves.
+    assert_eq!(refused(position(65_537, 1)), (410, Some(30106)));
+    assert_eq!(refused(position(1, 1 << 48)), (400, Some(30104)));
+    // As numbers, the cursors of RESP.
+    assert_eq!(
+        server
+            .call("features.scan", &of(json!([1, 0, 0, 0, 0, 0, 1, 0])))
+            .0,
+        200
+    );
+    assert_eq!(refused(of(json!([1, 0, 0, 0, 0, 0, 9, 0]))), (410, Some(30106)));
     assert_eq!(refused(of(json!([1, 2, 3]))), (400, Some(30104)));
     assert_eq!(refused(json!({"table": "none", "limit": 1})), (404, Some(30105)));
     assert_eq!(refused(json!({"table": "small", "limit": 0})), (400, Some(30104)));

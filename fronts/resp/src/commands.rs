@@ -16,12 +16,13 @@ pub(crate) use table::ROWS;
 use crate::RespOptions;
 use crate::databases::{Database, Holds};
 use crate::form::Form;
-use crate::state::State;
+use crate::state::{Scanned, State};
 use millpond_calls::access::Login;
 use millpond_net::RemoteAddr;
 use millpond_wire_frame::{RespReply, RespWords};
 use millpond_wire_payload::{Payload, Read};
 use millpond_wire_schema::Status;
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 /// Bytes of the longest name.
@@ -108,6 +109,8 @@ pub(crate) struct Asking<'a> {
     pub(crate) block: usize,
     /// Keys so far.
     pub(crate) keys: usize,
+    /// What SCAN was answered on the connection.
+    pub(crate) scanned: &'a OnceCell<Arc<Scanned>>,
 }
 
 /// A call that is ready to be made, and how it is replied.
@@ -121,6 +124,8 @@ pub(crate) struct Asked {
     pub(crate) count: usize,
     /// What the reply needs of the command's words.
     pub(crate) text: Option<Arc<[u8]>>,
+    /// Where SCAN keeps what it is answered.
+    pub(crate) scanned: Option<Arc<Scanned>>,
 }
 
 impl Asked {
@@ -131,6 +136,7 @@ impl Asked {
             answers: 1,
             count: 1,
             text: None,
+            scanned: None,
         }
     }
 }

@@ -187,6 +187,7 @@ impl Commands {
             payload,
             block: 0,
             keys: 0,
+            scanned: &self.state.scanned,
         };
         let mut asked = match ask(&mut asking, words) {
             Ok(asked) => asked,

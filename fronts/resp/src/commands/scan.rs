@@ -1,14 +1,15 @@
 //! SCAN and DBSIZE: each one `features.scan`.
 //!
-//! A cursor of SCAN is the number that the method's cursor holds; 0 is the beginning and the end. Its invariant: MATCH and
-//! TYPE leave keys out of a page and change no cursor.
+//! A cursor of SCAN is the number that stands for the method's cursor; 0 is the beginning and the end. A connection that goes on
+//! with the cursor that it got sends the method the whole one. Its invariant: MATCH and TYPE leave keys out of a page and
+//! change no cursor.
 
 use super::{Asked, Asking, SYNTAX, integer};
 use crate::databases::{Database, Holds, Keys};
 use crate::glob::matches;
 use millpond_wire_frame::{Encoding, RespWords};
 use millpond_wire_payload::{Encoder, PayloadError, Read};
-use millpond_wire_schema::features_scan::{Answer, LIMIT_MAX};
+use millpond_wire_schema::features_scan::{Answer, Cursor, LIMIT_MAX};
 use millpond_wire_schema::{FeaturesScan, Field as _, Method as _};
 use std::sync::Arc;
 
@@ -65,32 +66,47 @@ pub(super) fn scan(asking: &mut Asking<'_>, mut words: RespWords<'_>) -> Result<
         (true, None) => LIMIT_MAX,
     };
     let limit = usize::try_from(count).unwrap_or(limit_max).min(limit_max);
-    ask(asking, Some(cursor).filter(|cursor| *cursor > 0), limit);
+    let scanned = Arc::clone(asking.scanned.get_or_init(Arc::default));
+    let number = asking.database.map_or(0, |database| database.number);
+    let cursor = (cursor > 0).then(|| match scanned.of(number, cursor) {
+        Some(whole) => whole.to_bytes(),
+        None => cursor.to_le_bytes().to_vec(),
+    });
+    ask(asking, cursor, limit);
     Ok(Asked {
+        scanned: Some(scanned),
         count: usize::from(is_string),
         text: pattern.map(Arc::from),
         ..Asked::of(FeaturesScan::NAME, |answer, form, reply| {
             let page = Answer::decode(answer)?.0;
-            let Some(Holds::Table(keys)) = form.database.map(|database| database.holds) else {
+            let Some(Database {
+                number,
+                holds: Holds::Table(keys),
+                ..
+            }) = form.database
+            else {
                 return Ok(());
             };
             let pattern = form.asked.text.as_deref();
             let is_wanted = |word: &[u8]| pattern.is_none_or(|pattern| matches(pattern, word));
             let mut word = Vec::with_capacity(20);
             let mut wanted = |key: &u64| {
-                Keys::write(keys, *key, &mut word);
+                Keys::write(*keys, *key, &mut word);
                 form.asked.count > 0 && is_wanted(&word)
             };
             let found: Vec<u64> = page.keys.into_iter().filter(|key| wanted(key)).collect();
             let next = match form.asked.count {
-                0 => 0,
-                _ => number(page.cursor.as_deref())?,
+                0 => None,
+                _ => read(page.cursor.as_deref())?,
             };
+            if let Some(scanned) = &form.asked.scanned {
+                scanned.keep(*number, next);
+            }
             reply.array(2);
-            reply.bulk(next.to_string().as_bytes());
+            reply.bulk(next.map_or(0, Cursor::to_number).to_string().as_bytes());
             reply.array(found.len());
             for key in found {
-                Keys::write(keys, key, &mut word);
+                Keys::write(*keys, key, &mut word);
                 reply.bulk(&word);
             }
             Ok(())
@@ -107,7 +123,7 @@ pub(super) fn size(asking: &mut Asking<'_>, _: RespWords<'_>) -> Result<Asked, S
     }))
 }
 
-fn ask(asking: &mut Asking<'_>, cursor: Option<u64>, limit: usize) {
+fn ask(asking: &mut Asking<'_>, cursor: Option<Vec<u8>>, limit: usize) {
     let name = asking.database.map_or("", |database| &database.name);
     let mut out = Encoder::new(asking.payload, Encoding::Msgpack, false);
     out.map(|out| {
@@ -115,7 +131,7 @@ fn ask(asking: &mut Asking<'_>, cursor: Option<u64>, limit: usize) {
         out.text(name);
         if let Some(cursor) = cursor {
             out.key("cursor");
-            out.bytes(&cursor.to_le_bytes());
+            out.bytes(&cursor);
         }
         out.key("limit");
         out.uint(limit as u64);
@@ -123,8 +139,9 @@ fn ask(asking: &mut Asking<'_>, cursor: Option<u64>, limit: usize) {
 }
 
 /// The cursor to go on with.
-fn number(cursor: Option<&[u8]>) -> Read<u64> {
-    let Some(cursor) = cursor else { return Ok(0) };
-    let number = cursor.try_into().map(u64::from_le_bytes);
-    number.map_err(|_| PayloadError::invalid(format!("a cursor of {} bytes", cursor.len()), "8 bytes"))
+fn read(bytes: Option<&[u8]>) -> Read<Option<Cursor>> {
+    let Some(bytes) = bytes else { return Ok(None) };
+    let cursor = Cursor::of_bytes(bytes);
+    let wrong = || PayloadError::invalid(format!("{} bytes", bytes.len()), "a cursor of 16 bytes");
+    cursor.map(Some).ok_or_else(wrong)
 }
