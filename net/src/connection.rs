@@ -237,7 +237,7 @@ impl<L: Local> Connection<L> {
         let most = layer.map_or(buffers.read.len(), |layer| {
             buffers.read.len().min(layer.read_bytes_max())
         });
-        let count = match rustix::io::read(&self.link.socket, &mut buffers.read[..most]) {
+        let count = match self.link.receive(&mut buffers.read[..most]) {
             Ok(0) => return self.tell_end(),
             Ok(count) => count,
             Err(Errno::AGAIN) => {

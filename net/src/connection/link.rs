@@ -11,7 +11,7 @@ use crate::outlet::Backlog;
 use crate::quiet::{self, limited};
 use crate::{Mark, RemoteAddr};
 use rustix::io::Errno;
-use rustix::net::SendFlags;
+use rustix::net::{RecvFlags, SendFlags};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -210,6 +210,14 @@ impl Link {
         let keeps = self.out.capacity() + self.timed.capacity() * size_of::<Timed>();
         let (kept, mailed) = (keeps, 0);
         (std::mem::replace(&mut self.kept, Kept { kept, mailed }), keeps)
+    }
+
+    /// Reads into the front of `buffer`; 0 is the end of the peer's stream.
+    #[inline]
+    pub(super) fn receive(&self, buffer: &mut [u8]) -> Result<usize, Errno> {
+        // A socket's own call: `read` costs the kernel more, as for a file.
+        let (received, _) = rustix::net::recv(&self.socket, buffer, RecvFlags::empty())?;
+        Ok(received)
     }
 
     /// A message was written from `start` on: its layer may seal it.

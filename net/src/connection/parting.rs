@@ -58,7 +58,7 @@ impl<L: Local> Connection<L> {
 
     /// Throws away what the peer still sends.
     pub(super) fn discard(&mut self, buffers: &mut Buffers) -> After {
-        match rustix::io::read(&self.link.socket, buffers.read.as_mut_slice()) {
+        match self.link.receive(&mut buffers.read) {
             Ok(1..) => {
                 self.is_due = true;
                 After::Again
