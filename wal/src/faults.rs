@@ -3,3 +3,6 @@
 pub mod failing;
 pub mod recording;
 pub mod survival;
+
+/// What these disks draw from.
+pub use rand::{RngExt, SeedableRng, rngs::StdRng};

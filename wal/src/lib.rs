@@ -47,6 +47,7 @@
 //! # }
 //! ```
 
+mod closed;
 pub mod disk;
 mod durability;
 mod error;
@@ -63,10 +64,11 @@ mod segment;
 mod settle;
 mod standing;
 
+pub use closed::{Closed, Records};
 pub use disk::{Disk, RealDisk};
 pub use durability::Durability;
 pub use error::Error;
-pub use folder::{create_dir, lock};
+pub use folder::{create_dir, is_held, lock};
 pub use log::{Failure, Log, ReadOnly};
 pub use log_thread::LogThread;
 pub use pace::{check_sync_every, next_group};

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use crate::Durability;
+use crate::closed::{Closed, closed};
 use crate::disk::{Disk, LogFile};
 use crate::error::Error;
 use crate::pace::Pace;
@@ -42,28 +43,30 @@ pub type ReadOnly = Arc<OnceLock<Arc<Error>>>;
 
 /// The log that is being written.
 pub struct Log {
-    format: &'static Format,
-    disk: Arc<dyn Disk>,
-    dir: PathBuf,
+    pub(crate) format: &'static Format,
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) dir: PathBuf,
     durability: Durability,
     segment_bytes_max: u64,
-    segment: Segment,
+    pub(crate) segment: Segment,
     next_sequence: u64,
-    /// Of the segments before the one that is written, their first sequences, ascending.
-    closed: Vec<u64>,
+    /// The segments before the one that is written, ascending.
+    pub(crate) closed: Vec<Closed>,
     /// Set once, by the failure that ended writing; the keeper's handles see it too.
     read_only: ReadOnly,
     /// When what is not synced group by group is synced.
-    pace: Pace,
+    pub(crate) pace: Pace,
+    /// Bytes of groups since it was opened.
+    written_bytes: u64,
     buffer: Vec<u8>,
 }
 
-struct Segment {
+pub(crate) struct Segment {
     path: PathBuf,
-    first_sequence: u64,
+    pub first_sequence: u64,
     file: Box<dyn LogFile>,
     /// Where the next group goes; everything before it is acknowledged.
-    length: u64,
+    pub length: u64,
     marker: u32,
 }
 
@@ -122,9 +125,10 @@ impl Log {
             segment_bytes_max,
             segment,
             next_sequence: sequence,
-            closed: closed(recovered, sequence),
+            closed: closed(recovered),
             read_only: ReadOnly::default(),
             pace: Pace::default(),
+            written_bytes: 0,
             buffer: Vec::new(),
         })
     }
@@ -184,48 +188,19 @@ impl Log {
             self.pace.wrote();
         }
         self.segment.length += self.buffer.len() as u64;
+        self.written_bytes += self.buffer.len() as u64;
         self.next_sequence += group.len() as u64;
         Ok(())
+    }
+
+    /// Bytes of all groups that it has written.
+    pub fn written_bytes(&self) -> u64 {
+        self.written_bytes
     }
 
     /// The sequence of the record written next.
     pub fn next_sequence(&self) -> u64 {
         self.next_sequence
-    }
-
-    /// Gives up the segments that hold nothing but records up to this sequence: the keeper has them elsewhere. The one that is
-    /// written is ended first if it is among them; `number` is what the next begins with.
-    ///
-    /// # Errors
-    /// What failed; the log goes on, and what is left goes with the next call.
-    pub fn forget(&mut self, sequence: u64, number: u64) -> Result<(), Arc<Error>> {
-        if let Some(error) = self.read_only() {
-            return Err(Arc::clone(error));
-        }
-        let has_records = self.segment.length > SEGMENT_HEADER_BYTES as u64;
-        if has_records && self.next_sequence <= sequence.saturating_add(1) {
-            self.roll(number)?;
-        }
-        while let Some(&first) = self.closed.first() {
-            let behind = self.closed.get(1).unwrap_or(&self.segment.first_sequence);
-            if *behind > sequence.saturating_add(1) {
-                break;
-            }
-            let path = segment_path(&self.dir, first);
-            // The oldest goes first and for good, so that a crash leaves no hole.
-            let removed = self.disk.remove(&path);
-            removed
-                .and_then(|()| self.disk.sync_dir(&self.dir))
-                .map_err(|source| {
-                    Arc::new(Error::Write {
-                        file: path,
-                        action: "remove the segment, which is not needed any more,",
-                        source,
-                    })
-                })?;
-            self.closed.remove(0);
-        }
-        Ok(())
     }
 
     /// Makes everything written durable, whatever the durability; the last call.
@@ -281,7 +256,7 @@ impl Log {
     }
 
     /// Syncs a segment that holds nothing but acknowledged groups.
-    fn sync_segment(&mut self) -> Result<(), Arc<Error>> {
+    pub(crate) fn sync_segment(&mut self) -> Result<(), Arc<Error>> {
         match self.segment.file.sync() {
             Ok(()) => {
                 self.pace.synced();
@@ -308,12 +283,15 @@ impl Log {
     }
 
     /// Closes the segment for good and begins the next.
-    fn roll(&mut self, number: u64) -> Result<(), Arc<Error>> {
+    pub(crate) fn roll(&mut self, number: u64) -> Result<(), Arc<Error>> {
         self.sync_segment()?;
         match Segment::create(self.format, &*self.disk, &self.dir, self.next_sequence, number) {
             Ok(segment) => {
-                self.closed
-                    .push(std::mem::replace(&mut self.segment, segment).first_sequence);
+                let ended = std::mem::replace(&mut self.segment, segment);
+                self.closed.push(Closed {
+                    first_sequence: ended.first_sequence,
+                    bytes: ended.length,
+                });
                 Ok(())
             }
             Err((CreateStep::Undone, source)) => Err(Arc::new(Error::Write {
@@ -334,18 +312,6 @@ impl Log {
         });
         self.read_only.get_or_init(|| error).clone()
     }
-}
-
-/// The first sequences of the segments before the last one that stays.
-fn closed(recovered: &Recovered, sequence: u64) -> Vec<u64> {
-    let mut firsts = recovered.first_sequences.clone();
-    match &recovered.last {
-        // It is written anew, under the same number.
-        LastSegment::Headless { .. } => firsts.retain(|first| *first < sequence),
-        LastSegment::Open { .. } => drop(firsts.pop()),
-        LastSegment::None => {}
-    }
-    firsts
 }
 
 /// What a failed creation left behind.

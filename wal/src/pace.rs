@@ -33,6 +33,11 @@ impl Pace {
         (self.is_behind, self.since) = (false, None);
     }
 
+    /// Whether something was written that no sync has covered.
+    pub fn is_behind(&self) -> bool {
+        self.is_behind
+    }
+
     /// How long until a sync is due; zero where it is now, nothing where none is.
     pub fn due_in(&mut self, now: Instant) -> Option<Duration> {
         let every = self.every.filter(|_| self.is_behind)?;

@@ -63,6 +63,8 @@ pub struct Record<'a> {
     pub sequence: u64,
     /// Its place in the group that was written at once.
     pub group_index: u32,
+    /// The sequence that its segment begins with.
+    pub segment: u64,
     /// One of the format's kinds.
     pub kind: u8,
     /// Bytes of the whole record.
@@ -189,6 +191,7 @@ pub(crate) fn decode_record<'a>(format: &Format, bytes: &'a [u8]) -> Result<Reco
     Ok(Record {
         sequence: u64_at(header, 16),
         group_index: u32_at(header, 24),
+        segment: 0,
         kind,
         length: bytes.len(),
         body,

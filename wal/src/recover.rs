@@ -6,6 +6,7 @@
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use crate::closed::Closed;
 use crate::error::Error;
 use crate::record::{Fault, Format, Record, SegmentHeader};
 use crate::segment::Segment;
@@ -60,8 +61,8 @@ pub struct Recovered {
     /// The unfinished end that is cut off, if there is one.
     pub torn_tail: Option<TornTail>,
     pub(crate) format: &'static Format,
-    /// The first sequence of each segment that is there, ascending.
-    pub(crate) first_sequences: Vec<u64>,
+    /// The segments that were read, ascending.
+    pub(crate) read: Vec<Closed>,
     pub(crate) last: LastSegment,
 }
 
@@ -115,7 +116,7 @@ pub fn read(format: &'static Format, dir: &Path, apply: Apply<'_>) -> Result<Rec
         records: 0,
         torn_tail: None,
         format,
-        first_sequences: numbers.clone(),
+        read: Vec::with_capacity(numbers.len()),
         last: LastSegment::None,
     };
     for (i, &number) in numbers.iter().enumerate() {
@@ -175,7 +176,7 @@ impl Recovered {
             Err(error) => return Err(error),
         };
         follows(&segment.path, 8, "sequence", number, header.first_sequence)?;
-        if self.format.may_begin_late && self.first_sequences.first() == Some(&number) {
+        if self.format.may_begin_late && self.read.is_empty() {
             self.next_number = header.number;
         }
         follows(
@@ -186,6 +187,10 @@ impl Recovered {
             header.number,
         )?;
         self.read_records(&mut segment, header, is_last, apply)?;
+        self.read.push(Closed {
+            first_sequence: number,
+            bytes: segment.offset,
+        });
         self.last = LastSegment::Open {
             path: segment.path,
             header,
@@ -232,7 +237,7 @@ impl Recovered {
                     });
                     return Ok(());
                 }
-                Err(fault) => return Err(segment.error(fault, offset)),
+                Err(fault) => return Err(fault.at(segment.path.clone(), offset)),
             }
         }
         Ok(())

@@ -16,6 +16,8 @@ pub(crate) struct Segment {
     pub path: PathBuf,
     file: BufReader<File>,
     pub length: u64,
+    /// As its header says.
+    first_sequence: u64,
     /// Up to here everything was sound.
     pub offset: u64,
     /// Of the bytes up to there.
@@ -44,6 +46,7 @@ impl Segment {
                     path,
                     file,
                     length,
+                    first_sequence: 0,
                     offset: 0,
                     crc32c: 0,
                     buffer: Vec::new(),
@@ -63,6 +66,7 @@ impl Segment {
         match SegmentHeader::decode(self.format, &self.buffer) {
             Ok(header) => {
                 self.pass();
+                self.first_sequence = header.first_sequence;
                 Ok(header)
             }
             Err(Fault::Unsupported(found)) => Err(Error::Unsupported {
@@ -103,7 +107,9 @@ impl Segment {
             Ok(length) => self.fill(RECORD_PREFIX_BYTES, length)?,
             Err(fault) => return Ok(Err(fault)),
         }
-        Ok(record::decode_record(self.format, &self.buffer))
+        let record = record::decode_record(self.format, &self.buffer);
+        let segment = self.first_sequence;
+        Ok(record.map(|record| Record { segment, ..record }))
     }
 
     /// Goes on behind the header or record that was read last: it was sound.
@@ -124,9 +130,11 @@ impl Segment {
     /// Searches for sound records behind the unreadable one at `offset`, whose sequence was to be `expected`.
     pub fn search_behind(&mut self, marker: u32, expected: u64) -> Result<Behind, Error> {
         let mut rest = Vec::new();
+        let left = self.length.saturating_sub(self.offset);
+        // Up to where it ended when it was opened: a writer may have finished the group that is cut there, and written later ones.
         self.file
             .seek(SeekFrom::Start(self.offset))
-            .and_then(|_| self.file.read_to_end(&mut rest))
+            .and_then(|_| (&mut self.file).take(left).read_to_end(&mut rest))
             .map_err(|source| self.read_error(source))?;
         let mut behind = Behind::default();
         let mut at = 1;
@@ -146,9 +154,19 @@ impl Segment {
         Ok(behind)
     }
 
-    pub fn error(&self, fault: Fault, offset: u64) -> Error {
-        let file = self.path.clone();
-        match fault {
+    fn read_error(&self, source: io::Error) -> Error {
+        Error::Read {
+            file: self.path.clone(),
+            action: "read the segment",
+            source,
+        }
+    }
+}
+
+impl Fault {
+    /// What it means where no crash explains it.
+    pub(crate) fn at(self, file: PathBuf, offset: u64) -> Error {
+        match self {
             Fault::Unreadable(found) | Fault::Malformed(found) => Error::Damaged { file, offset, found },
             Fault::Unsupported(found) => Error::Unsupported {
                 file,
@@ -156,14 +174,6 @@ impl Segment {
                 what: "record kind",
                 found,
             },
-        }
-    }
-
-    fn read_error(&self, source: io::Error) -> Error {
-        Error::Read {
-            file: self.path.clone(),
-            action: "read the segment",
-            source,
         }
     }
 }

@@ -7,6 +7,7 @@
 mod cells;
 mod clock;
 mod commit;
+mod compact;
 mod fold;
 mod index;
 mod page;
@@ -32,12 +33,13 @@ use crate::error::Error;
 use crate::table::Table;
 use clock::Clock;
 use commit::{Committer, Swept};
+use compact::Compaction;
 use index::Index;
 use record::{FORMAT, layout_of};
 use recovered::{Found, Opened, begin, random_history};
 use upsert::Job;
 
-pub use fold::{Fold, fold};
+pub use fold::{Fold, fold, fold_share};
 pub use page::{FreshPage, FreshRow};
 pub use record::UPSERT_BYTES_MAX;
 pub use section::OverlaySection;
@@ -80,6 +82,8 @@ pub(crate) struct State {
     ttl_ms: Option<u64>,
     durability: Durability,
     counts: Counts,
+    /// What the log takes on the disk.
+    log_bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -119,6 +123,11 @@ impl Overlay {
             "millpond_overlay_bytes",
             "Memory that they take: rows in whole words and 34 bytes each.",
             |overlay: &Overlay| overlay.bytes() as f64,
+        ),
+        Metric::gauge(
+            "millpond_overlay_log_bytes",
+            "What its log takes on the disk; 0 without a log.",
+            |overlay: &Overlay| overlay.log_bytes() as f64,
         ),
         Metric::gauge(
             "millpond_overlay_sequence",
@@ -190,7 +199,7 @@ impl Overlay {
         let lock = lock(&FORMAT, dir).map_err(Error::OverlayLog)?;
         let mut found = Found::default();
         let read = millpond_wal::read(&FORMAT, dir, &mut |record, history| {
-            found.apply(record, layout);
+            found.apply(record, u64::MAX, layout);
             Ok(history)
         });
         let mut recovered = read.map_err(Error::OverlayLog)?;
@@ -217,11 +226,9 @@ impl Overlay {
         let mut log = log.map_err(Error::OverlayLog)?;
         log.sync_every(section.sync_every_ms.map(Duration::from_millis));
         let history = recovered.next_number;
-        if floor > 0
-            && let Err(error) = log.forget(floor, history)
-        {
-            tracing::warn!(%error, "the log of an overlay keeps segments that were folded");
-        }
+        // A log that is gone may have been folded too.
+        let folded = table.folded().filter(|folded| folded.history == history);
+        found.forgotten = found.forgotten.max(folded.map_or(0, |folded| folded.sequence));
         let opened = Opened {
             log: Some(log),
             lock: Some(lock),
@@ -258,6 +265,7 @@ impl Overlay {
             ttl_ms: section.ttl_ms,
             durability: section.durability,
             counts: Counts::default(),
+            log_bytes: AtomicU64::new(opened.log.as_ref().map_or(0, Log::bytes)),
         });
         let recovery = OverlayRecovery {
             records: opened.records,
@@ -277,6 +285,7 @@ impl Overlay {
             segment_bytes_max: section.segment_bytes_max,
             swept: Swept::new(),
             forgotten: Stamp::default(),
+            compaction: Compaction::new(opened.found.segments, opened.found.forgotten, opened.found.copied),
         };
         let queue = Arc::new(Queue::new(section.queue_max, queue_bytes_max));
         let thread = LogThread::start("overlay-log", &queue, opened.lock, move |queue| {
@@ -390,6 +399,11 @@ impl Overlay {
     /// Memory that they take.
     pub fn bytes(&self) -> u64 {
         self.state.index.bytes()
+    }
+
+    /// What its log takes on the disk.
+    pub fn log_bytes(&self) -> u64 {
+        self.state.log_bytes.load(Ordering::Relaxed)
     }
 
     /// Of the last upsert that lookups see.

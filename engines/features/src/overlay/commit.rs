@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use millpond_wal::{Error, Failure, Log, Pending, Queue, Reply, next_group};
 
 use super::State;
+use super::compact::Compaction;
 use super::index::{Entry, Writer};
 use super::record::{Said, Written};
 use super::stamp::Stamp;
@@ -40,6 +41,7 @@ pub(super) struct Committer {
     pub swept: Swept,
     /// The highest stamp of what was folded and taken away.
     pub forgotten: Stamp,
+    pub compaction: Compaction,
 }
 
 /// How far the search for old rows is.
@@ -85,13 +87,20 @@ impl Committer {
     pub fn run(mut self, queue: &Queue<Job>) -> Result<(), Error> {
         let segment_bytes_max = usize::try_from(self.segment_bytes_max).unwrap_or(usize::MAX);
         let bytes_max = segment_bytes_max.min(GROUP_BYTES_MAX);
+        if self.compaction.folded > 0 {
+            self.give_back_folded(self.compaction.folded);
+        }
+        self.give_back(true);
         loop {
-            let longest = self.state.ttl_ms.map(|_| SWEEP);
+            let sweep = self.state.ttl_ms.map(|_| SWEEP);
+            let longest = self.compaction.wait().into_iter().chain(sweep).min();
             let Some(group) = next_group(queue, &mut self.log, bytes_max, longest) else {
                 break;
             };
+            let is_idle = group.is_empty();
             self.commit(group);
             self.sweep();
+            self.give_back(is_idle);
         }
         self.log.map_or(Ok(()), Log::finish)
     }
@@ -194,6 +203,7 @@ impl Committer {
                 bytes: bytes(self),
                 more: needed,
                 max: self.bytes_max,
+                has_log: self.log.is_some(),
             }),
             false => Ok(needed),
         }
@@ -294,7 +304,11 @@ impl Committer {
         });
         let written: Vec<_> = written.collect();
         let Some(log) = &mut self.log else { return Ok(()) };
-        log.append(&written.iter().collect::<Vec<_>>())
+        log.append(&written.iter().collect::<Vec<_>>())?;
+        for written in written {
+            self.compaction.segments.note(log.segment_first(), written.said);
+        }
+        Ok(())
     }
 
     /// Shows the group to readers, then answers it.
@@ -335,28 +349,26 @@ impl Committer {
         (found > stamp).then_some(found)
     }
 
-    /// Writes what is no upsert; the log's own failures show in the next upsert.
-    fn note(&mut self, said: Said<'_>) -> bool {
+    /// Writes what is no upsert, in one group.
+    pub fn note(&mut self, said: &[Said<'_>]) -> Result<(), Arc<Error>> {
         let history = self.history;
-        let Some(log) = &mut self.log else { return true };
-        let is_noted = log.append(&[&Written { said, history }]).is_ok();
+        let Some(log) = &mut self.log else { return Ok(()) };
+        let written: Vec<_> = said.iter().map(|&said| Written { said, history }).collect();
+        log.append(&written.iter().collect::<Vec<_>>())
+            .map_err(|failure| failure.error)?;
+        said.iter()
+            .for_each(|said| self.compaction.segments.note(log.segment_first(), *said));
         self.next_sequence = log.next_sequence();
         // A fold may end here; lookups see all upserts up to it, as there are none but those before.
         let last = self.next_sequence.saturating_sub(1);
         self.state.sequence.store(last, Ordering::Release);
-        is_noted
+        Ok(())
     }
 
     /// Takes away what is in the version that serves, and gives its log back.
     fn forget(&mut self, sequence: u64) {
         // Another server may not have all of it yet; the rest goes with the next fold.
         let sequence = sequence.min(self.state.kept_from.load(Ordering::Acquire).saturating_sub(1));
-        let history = self.history;
-        if let Some(log) = &mut self.log
-            && let Err(error) = log.forget(sequence, history)
-        {
-            tracing::warn!(%error, "the log of an overlay keeps segments that were folded");
-        }
         let forgotten = Cell::new(self.forgotten);
         self.writer.take_away(0, usize::MAX, |entry| {
             let goes = entry.sequence <= sequence;
@@ -367,8 +379,13 @@ impl Committer {
         });
         self.forgotten = forgotten.get();
         self.state.forgotten.fetch_max(sequence, Ordering::AcqRel);
-        let time_ms = self.state.clock.now_ms();
-        self.note(Said::Folded { time_ms, sequence });
+        self.give_back_folded(sequence);
+    }
+
+    fn give_back_folded(&mut self, sequence: u64) {
+        if let Err(error) = self.drop_folded(sequence) {
+            tracing::warn!(%error, "the log of an overlay keeps segments that were folded");
+        }
     }
 
     /// Looks at some places for rows that are too old, if it is time.
@@ -384,7 +401,8 @@ impl Committer {
             self.swept.told = Instant::now();
             let time_ms = self.state.clock.now_ms();
             let written_ms = time_ms.saturating_sub(self.state.ttl_ms.unwrap_or_default());
-            self.swept.is_untold = !self.note(Said::Expired { time_ms, written_ms });
+            // The log's own failures show in the next upsert.
+            self.swept.is_untold = self.note(&[Said::Expired { time_ms, written_ms }]).is_err();
         }
     }
 

@@ -3,9 +3,11 @@
 //! It changes neither the log nor the overlay: that is the activation's. Invariant: what is folded was acknowledged, and the
 //! version's manifest says up to which sequence.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
+
+use millpond_wal::is_held;
 
 use super::clock::Clock;
 use super::record::{FORMAT, layout_of};
@@ -14,6 +16,11 @@ use super::{Folded, is_old};
 use crate::error::Error;
 use crate::table::Table;
 use crate::write::{Summary, Writer};
+
+/// How often the log is read again while somebody writes it, and after how long: a segment that was listed may be gone when it is
+/// read, and one that is cut after a failed write may be read half before and half after.
+const TRIES_MAX: usize = 50;
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// What a fold takes.
 #[derive(Debug, Clone)]
@@ -39,6 +46,20 @@ pub fn fold(
     version: u64,
     fold: &Fold<'_>,
 ) -> Result<Option<(Summary, Folded)>, Error> {
+    fold_share(base, table_dir, version, fold, &|_| true)
+}
+
+/// As [`fold`], but of the keys alone that `holds` says yes to: those of the node that the base is for.
+///
+/// # Errors
+/// As [`fold`].
+pub fn fold_share(
+    base: Arc<Table>,
+    table_dir: &Path,
+    version: u64,
+    fold: &Fold<'_>,
+    holds: &dyn Fn(u64) -> bool,
+) -> Result<Option<(Summary, Folded)>, Error> {
     let (found, folded) = read(&base, fold)?;
     let known = base.folded().filter(|known| known.history == folded.history);
     let floor = known.map_or(0, |known| known.sequence);
@@ -58,6 +79,7 @@ pub fn fold(
     let now_ms = Clock::new(found.time_ms).now_ms();
     let mut entries: Vec<_> = found.entries.into_values().collect();
     entries.retain(|entry| entry.sequence > floor && !is_old(entry.written_ms, fold.ttl_ms, now_ms));
+    entries.retain(|entry| holds(entry.key));
     // The same log gives the same bytes.
     entries.sort_unstable_by_key(|entry| entry.key);
     let writer = Writer::create_delta(table_dir, version, base, fold.shards)?;
@@ -73,14 +95,28 @@ pub fn fold(
 }
 
 /// What the log has up to the sequence, and that sequence.
-fn read(base: &Table, fold: &Fold<'_>) -> Result<(Found, Folded), Error> {
+pub(super) fn read(base: &Table, fold: &Fold<'_>) -> Result<(Found, Folded), Error> {
     if !fold.log.is_dir() {
         return Err(Error::Overlay {
             path: fold.log.to_path_buf(),
             problem: "there is no such folder".to_owned(),
         });
     }
-    let last = last_certain(fold.log)?;
+    let mut tries = 1;
+    loop {
+        let was_held = is_held(fold.log);
+        let read = read_once(base, fold, was_held);
+        let is_passing = matches!(read, Err(Error::OverlayLog(_))) && (was_held || is_held(fold.log));
+        if !is_passing || tries >= TRIES_MAX {
+            return read;
+        }
+        tries += 1;
+        std::thread::sleep(AGAIN);
+    }
+}
+
+fn read_once(base: &Table, fold: &Fold<'_>, was_held: bool) -> Result<(Found, Folded), Error> {
+    let last = last_certain(fold.log, was_held)?;
     let problem = |problem: String| Error::Overlay {
         path: fold.log.to_path_buf(),
         problem,
@@ -95,12 +131,9 @@ fn read(base: &Table, fold: &Fold<'_>) -> Result<(Found, Folded), Error> {
         None => last,
     };
     let layout = layout_of(base.schema());
-    let (mut found, mut first) = (Found::default(), None);
+    let mut found = Found::default();
     let read = millpond_wal::read(&FORMAT, fold.log, &mut |record, history| {
-        first = first.or(Some(record.sequence));
-        if record.sequence <= sequence {
-            found.apply(record, layout);
-        }
+        found.apply(record, sequence, layout);
         Ok(history)
     });
     let recovered = read.map_err(Error::OverlayLog)?;
@@ -111,18 +144,12 @@ fn read(base: &Table, fold: &Fold<'_>) -> Result<(Found, Folded), Error> {
             base.name()
         )));
     }
-    // What stood before the first record was folded, and its files are gone.
-    found.forgotten = found
-        .forgotten
-        .max(first.map_or(0, |first: u64| first.saturating_sub(1)));
     let history = recovered.next_number;
     Ok((found, Folded { history, sequence }))
 }
 
 /// The last sequence that no failure can take back: of the last group but one while somebody writes, and of the last else.
-fn last_certain(log: &Path) -> Result<u64, Error> {
-    let is_written =
-        fs::exists(log.join("lock")).unwrap_or(true) && millpond_wal::lock(&FORMAT, log).is_err();
+fn last_certain(log: &Path, was_held: bool) -> Result<u64, Error> {
     let (mut last, mut group_first) = (0, 1);
     let read = millpond_wal::read(&FORMAT, log, &mut |record, history| {
         last = record.sequence;
@@ -130,7 +157,8 @@ fn last_certain(log: &Path) -> Result<u64, Error> {
         Ok(history)
     });
     read.map_err(Error::OverlayLog)?;
-    Ok(match is_written {
+    // A server may have been started meanwhile.
+    Ok(match was_held || is_held(log) {
         true => group_first.saturating_sub(1).min(last),
         false => last,
     })

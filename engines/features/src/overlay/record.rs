@@ -13,6 +13,9 @@ const KIND_UPSERT: u8 = 1;
 const KIND_FOLDED: u8 = 2;
 const KIND_EXPIRED: u8 = 3;
 const KIND_STAMPED: u8 = 4;
+const KIND_KEPT: u8 = 6;
+/// Before what is kept.
+const KEPT_HEADER_BYTES: usize = 20;
 const UPSERT_HEADER_BYTES: usize = 28;
 const MARK_BYTES: usize = 16;
 const KEY_BYTES: usize = 8;
@@ -26,8 +29,8 @@ pub(crate) static FORMAT: Format = Format {
     magic: b"MPFO",
     version: 1,
     body_bytes_min: MARK_BYTES,
-    body_bytes_max: UPSERT_BYTES_MAX + UPSERT_HEADER_BYTES + Stamp::BYTES,
-    kinds: &[KIND_UPSERT, KIND_FOLDED, KIND_EXPIRED, KIND_STAMPED],
+    body_bytes_max: KEPT_HEADER_BYTES + UPSERT_BYTES_MAX + UPSERT_HEADER_BYTES + Stamp::BYTES,
+    kinds: &[KIND_UPSERT, KIND_FOLDED, KIND_EXPIRED, KIND_STAMPED, KIND_KEPT],
     check: |kind, body| decode(kind, body).map(drop),
     number: "history",
     first_number: 0,
@@ -54,6 +57,16 @@ pub(crate) enum Said<'a> {
     Folded { time_ms: u64, sequence: u64 },
     /// All that was written at this time or before is too old.
     Expired { time_ms: u64, written_ms: u64 },
+    /// What is still in force of an upsert whose record is about to be given up.
+    Kept {
+        /// The upsert's own.
+        sequence: u64,
+        /// Of the record that it was copied from: all up to there was copied as far as it was in force.
+        copied: u64,
+        kind: u8,
+        /// Of that kind.
+        body: &'a [u8],
+    },
 }
 
 /// One that is written.
@@ -69,6 +82,7 @@ impl Body for Written<'_> {
             Said::Upsert { .. } => KIND_UPSERT,
             Said::Folded { .. } => KIND_FOLDED,
             Said::Expired { .. } => KIND_EXPIRED,
+            Said::Kept { .. } => KIND_KEPT,
         }
     }
 
@@ -84,6 +98,7 @@ impl Body for Written<'_> {
                 let stamp_bytes = if stamp.is_some() { Stamp::BYTES } else { 0 };
                 UPSERT_HEADER_BYTES + stamp_bytes + keys.len() + rows.len()
             }
+            Said::Kept { body, .. } => KEPT_HEADER_BYTES + body.len(),
             _ => MARK_BYTES,
         }
     }
@@ -121,6 +136,17 @@ impl Body for Written<'_> {
                 out.extend_from_slice(&time_ms.to_le_bytes());
                 out.extend_from_slice(&what.to_le_bytes());
             }
+            Said::Kept {
+                sequence,
+                copied,
+                kind,
+                body,
+            } => {
+                out.extend_from_slice(&sequence.to_le_bytes());
+                out.extend_from_slice(&copied.to_le_bytes());
+                out.extend_from_slice(&u32::from(kind).to_le_bytes());
+                out.extend_from_slice(body);
+            }
         }
     }
 }
@@ -131,6 +157,7 @@ impl<'a> Said<'a> {
             Said::Upsert { time_ms, .. } | Said::Folded { time_ms, .. } | Said::Expired { time_ms, .. } => {
                 time_ms
             }
+            Said::Kept { kind, body, .. } => decode(kind, body).map_or(0, |said| said.time_ms()),
         }
     }
 
@@ -140,6 +167,48 @@ impl<'a> Said<'a> {
             Said::Upsert { time_ms, stamp, .. } if stamp.is_some() => time_ms.min(stamp.ms()),
             _ => self.time_ms(),
         }
+    }
+
+    /// The upsert that a record has, as it was or as what is kept of it, and the sequence that it was given.
+    pub(crate) fn upserted(self, sequence: u64) -> Option<(Said<'a>, u64)> {
+        match self {
+            Said::Upsert { .. } => Some((self, sequence)),
+            Said::Kept {
+                sequence, kind, body, ..
+            } => Some((decode(kind, body).ok()?, sequence)),
+            Said::Folded { .. } | Said::Expired { .. } => None,
+        }
+    }
+
+    /// The kind and the body of what is left of an upsert where only some of its keys are in force.
+    pub(crate) fn left(self, is_in_force: impl Fn(u64) -> bool) -> Option<(u8, Vec<u8>)> {
+        let Said::Upsert {
+            time_ms,
+            stamp,
+            layout,
+            row_bytes,
+            ..
+        } = self
+        else {
+            return None;
+        };
+        let (mut keys, mut rows) = (Vec::new(), Vec::new());
+        for (key, row) in self.changes().filter(|(key, _)| is_in_force(*key)) {
+            keys.extend_from_slice(&key.to_le_bytes());
+            rows.extend_from_slice(row.unwrap_or_default());
+        }
+        let said = Said::Upsert {
+            time_ms,
+            stamp,
+            layout,
+            row_bytes,
+            keys: &keys,
+            rows: &rows,
+        };
+        let written = Written { said, history: 0 };
+        let mut body = Vec::with_capacity(written.bytes());
+        written.encode(&mut body);
+        (!keys.is_empty()).then(|| (written.kind(), body))
     }
 
     /// Of an upsert: each key with its row, or none where it is removed.
@@ -164,6 +233,9 @@ impl<'a> Said<'a> {
 /// Reads a body.
 pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
     let malformed = |what: String| Err(Fault::Malformed(what));
+    if kind == KIND_KEPT {
+        return decode_kept(body);
+    }
     if !matches!(kind, KIND_UPSERT | KIND_STAMPED) {
         let (Some(time_ms), Some(what), MARK_BYTES) = (u64_at(body, 0), u64_at(body, 8), body.len()) else {
             return malformed(format!("{} bytes, expected {MARK_BYTES}", body.len()));
@@ -224,6 +296,29 @@ fn stamp_of(body: &[u8]) -> Result<(Stamp, &[u8]), Fault> {
         Some(rest) if stamp.is_some() => Ok((stamp, rest)),
         _ => Err(Fault::Malformed("a stamp of zeros".to_owned())),
     }
+}
+
+fn decode_kept(body: &[u8]) -> Result<Said<'_>, Fault> {
+    let malformed = |what: String| Err(Fault::Malformed(what));
+    let Some((header, inner)) = body.split_first_chunk::<KEPT_HEADER_BYTES>() else {
+        return malformed(format!("{} bytes, too few for what is kept", body.len()));
+    };
+    let kind = header.last_chunk().map_or(0, |kind| u32::from_le_bytes(*kind));
+    let kind = match u8::try_from(kind) {
+        Ok(kind)
+            if FORMAT.kinds.contains(&kind) && !matches!(kind, KIND_FOLDED | KIND_EXPIRED | KIND_KEPT) =>
+        {
+            kind
+        }
+        _ => return malformed(format!("kind {kind} is kept, expected that of an upsert")),
+    };
+    decode(kind, inner)?;
+    Ok(Said::Kept {
+        sequence: u64_at(header, 0).unwrap_or_default(),
+        copied: u64_at(header, 8).unwrap_or_default(),
+        kind,
+        body: inner,
+    })
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
@@ -331,15 +426,67 @@ mod tests {
         assert!(matches!(decode(2, &[0; 17]), Err(Fault::Malformed(_))));
     }
 
+    #[test]
+    fn what_is_kept_of_an_upsert_is_what_is_in_force() {
+        let keys: Vec<u8> = [7_u64, 8, 7, 9]
+            .iter()
+            .flat_map(|key| key.to_le_bytes())
+            .collect();
+        let said = Said::Upsert {
+            time_ms: 5,
+            stamp: Stamp::default(),
+            layout: 6,
+            row_bytes: 3,
+            keys: &keys,
+            rows: b"onetwo",
+        };
+        let check = |keys: &[u64], expected: &[(u64, Option<&[u8]>)]| {
+            let left = said.left(|key| keys.contains(&key));
+            assert_eq!(left.is_some(), !expected.is_empty());
+            let Some((kind, body)) = left else { return };
+            let (kind, kept) = encoded(Said::Kept {
+                sequence: 3,
+                copied: 4,
+                kind,
+                body: &body,
+            });
+            assert_eq!(
+                (kind, &kept[..20]),
+                (6, &b"\x03\0\0\0\0\0\0\0\x04\0\0\0\0\0\0\0\x01\0\0\0"[..])
+            );
+            let (inner, sequence) = decode(kind, &kept).unwrap().upserted(99).unwrap();
+            assert_eq!((sequence, inner.time_ms()), (3, 5));
+            assert_eq!(inner.changes().collect::<Vec<_>>(), expected);
+        };
+        check(
+            &[7, 8, 9],
+            &[(7, Some(b"one")), (8, Some(b"two")), (7, None), (9, None)],
+        );
+        check(&[8], &[(8, Some(b"two"))]);
+        check(&[9], &[(9, None)]);
+        check(&[1], &[]);
+        let (kind, body) = encoded(said);
+        for inner in [2_u32, 3, 6, 0, 0x101] {
+            let kept = [&[0; 16][..], &inner.to_le_bytes(), &body].concat();
+            assert!(
+                matches!(decode(KIND_KEPT, &kept), Err(Fault::Malformed(_))),
+                "{inner}"
+            );
+        }
+        let kept = [&[0; 16][..], &u32::from(kind).to_le_bytes(), &body[1..]].concat();
+        assert!(matches!(decode(KIND_KEPT, &kept), Err(Fault::Malformed(_))));
+        assert!(matches!(decode(KIND_KEPT, &kept[..19]), Err(Fault::Malformed(_))));
+    }
+
     proptest! {
         #[test]
-        fn any_body_is_judged_without_panic(kind in 1..5_u8, body in prop::collection::vec(any::<u8>(), 0..100), small: bool) {
+        fn any_body_is_judged_without_panic(kind in prop::sample::select(FORMAT.kinds), body in prop::collection::vec(any::<u8>(), 0..100), small: bool) {
             let mut body = body;
             if small && body.len() > 28 {
                 body[17..20].fill(0);
                 body[21..28].fill(0);
             }
-            if let Ok(said) = decode(kind, &body) {
+            if let Some((said, _)) = decode(kind, &body).ok().and_then(|said| said.upserted(0)) {
                 let rows = said.changes().filter(|(_, row)| row.is_some()).count();
                 let Said::Upsert { row_bytes, rows: bytes, .. } = said else { return Ok(()) };
                 prop_assert_eq!(rows * row_bytes as usize, bytes.len());

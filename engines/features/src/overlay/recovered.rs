@@ -9,6 +9,7 @@ use std::path::Path;
 
 use millpond_wal::{Log, Record, Recovered, TornTail};
 
+use super::compact::Segments;
 use super::index::Entry;
 use super::record::{self, Said};
 use super::stamp::Stamp;
@@ -49,22 +50,38 @@ pub(super) struct Found {
     pub has_other_layout: bool,
     /// The highest stamp of an upsert.
     pub stamp: Stamp,
+    /// What its segments hold.
+    pub segments: Segments,
+    /// What is in force of the records up to this sequence stands further behind once more.
+    pub copied: u64,
     /// Up to this sequence its rows are in a version, and may be in the log no more.
     pub forgotten: u64,
 }
 
 impl Found {
-    pub fn apply(&mut self, record: &Record<'_>, layout: u64) {
+    /// Takes a record in, but nothing that was written behind the sequence `last`.
+    pub fn apply(&mut self, record: &Record<'_>, last: u64, layout: u64) {
         // It was checked when it was read.
         let Ok(said) = record::decode(record.kind, record.body) else {
             return;
         };
+        if let Said::Kept { copied, .. } = said {
+            self.copied = self.copied.max(copied);
+        }
+        if let Said::Folded { sequence, .. } = said {
+            // Whatever is left out: segments may be gone for it.
+            self.forgotten = self.forgotten.max(sequence);
+        }
+        let (said, written) = said.upserted(record.sequence).unwrap_or((said, record.sequence));
+        // What is kept was written before, and may be nowhere else.
+        if written > last {
+            return;
+        }
+        self.segments.note(record.segment, said);
         self.time_ms = self.time_ms.max(said.time_ms());
         match said {
-            Said::Folded { sequence, .. } => {
-                self.forgotten = self.forgotten.max(sequence);
-                self.entries.retain(|_, entry| entry.sequence > sequence);
-            }
+            Said::Kept { .. } => {}
+            Said::Folded { sequence, .. } => self.entries.retain(|_, entry| entry.sequence > sequence),
             Said::Expired { written_ms, .. } => self.entries.retain(|_, entry| entry.written_ms > written_ms),
             Said::Upsert {
                 stamp, layout: found, ..
@@ -73,13 +90,17 @@ impl Found {
                 self.stamp = self.stamp.max(stamp);
                 let written_ms = said.written_ms();
                 for (key, row) in said.changes() {
-                    // As when it was written.
-                    if self.entries.get(&key).is_some_and(|entry| entry.stamp > stamp) {
+                    // As when it was written; and what is kept was written before.
+                    let is_behind = |entry: &Entry| match stamp.is_some() {
+                        true => (entry.stamp, entry.sequence) > (stamp, written),
+                        false => entry.sequence > written,
+                    };
+                    if self.entries.get(&key).is_some_and(is_behind) {
                         continue;
                     }
                     let entry = Entry {
                         key,
-                        sequence: record.sequence,
+                        sequence: written,
                         written_ms,
                         stamp,
                         row: row.map(Box::from),

@@ -49,7 +49,8 @@ pub enum UpsertError {
     /// Fresh rows may take no more memory. Nothing was written.
     #[error(
         "the overlay is full: its rows take {bytes} bytes of memory, the upsert needs {more} more, and {max} are allowed; raise \
-         bytes_max, or, where it has a log, fold them into a version (`millpond features fold`) and activate it"
+         bytes_max, {}",
+        way_out(*has_log)
     )]
     Full {
         /// What its rows take now.
@@ -58,6 +59,8 @@ pub enum UpsertError {
         more: u64,
         /// The limit.
         max: u64,
+        /// Whether there is something to fold.
+        has_log: bool,
     },
     /// The queue before the log is full or closed, or the log thread ended.
     #[error(transparent)]
@@ -74,6 +77,13 @@ pub enum UpsertError {
     /// An earlier failure ended the writing of the log.
     #[error("upsert refused: {0}")]
     ReadOnly(Arc<millpond_wal::Error>),
+}
+
+fn way_out(has_log: bool) -> &'static str {
+    match has_log {
+        true => "or fold them into a version (`millpond features fold`) and activate it",
+        false => "or have rows show for a shorter time (ttl_ms)",
+    }
 }
 
 impl Upsert {

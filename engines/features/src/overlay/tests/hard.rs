@@ -62,15 +62,14 @@ fn an_upsert_is_answered_before_the_sync_that_its_interval_has() {
 #[test]
 fn a_fold_that_ends_in_a_note_is_served() {
     let mut bed = Bed::new(|_| ());
-    bed.upsert(&[1], &[1.0; 3]).unwrap();
-    let nothing = Folded {
-        history: bed.overlay().history,
-        sequence: 0,
-    };
-    bed.overlay().forget(nothing).unwrap();
-    bed.overlay().forget(nothing).unwrap();
+    for value in [1.0, 2.0, 3.0] {
+        bed.upsert(&[1], &[value; 3]).unwrap();
+    }
+    // Up to the last but one; then that is said, and one upsert more.
     assert_eq!(bed.fold().unwrap().sequence, 2);
-    bed.check(1, Some([1.0; 3]));
+    bed.upsert(&[1], &[4.0; 3]).unwrap();
+    assert_eq!(bed.fold().unwrap().sequence, 4);
+    bed.check(1, Some([4.0; 3]));
 }
 
 #[test]
@@ -148,4 +147,26 @@ fn a_page_of_a_scan_walks_over_few_places() {
     let expected: Vec<u64> = (0..10).chain(60_990..61_000).collect();
     assert_eq!(scanned, expected);
     assert!(pages > 100, "{pages}");
+}
+
+#[test]
+fn a_fold_of_one_nodes_keys_leaves_out_the_others() {
+    let bed = Bed::new(|_| ());
+    bed.upsert(&[1, 2, 101, 102], &[9.0; 12]).unwrap();
+    bed.remove(&[3, 4]).unwrap();
+    bed.upsert(&[7], &[9.0; 3]).unwrap();
+    let fold_of = Fold {
+        log: bed.section.path.as_deref().unwrap(),
+        sequence: None,
+        ttl_ms: None,
+        shards: 1,
+    };
+    let base = Arc::new(Table::open_version(&bed.dir(), None).unwrap());
+    let folded = fold_share(base, &bed.dir(), 2, &fold_of, &|key| key % 2 == 0);
+    assert_eq!(folded.unwrap().unwrap().1.sequence, 2);
+    let table = Table::open_version(&bed.dir(), Some(2)).unwrap();
+    let rows = [1, 2, 3, 4, 101, 102].map(|key| looked_up(&table, key));
+    let fresh = Some([9.0; 3]);
+    let expected = [Some(base_row(1)), fresh, Some(base_row(3)), None, None, fresh];
+    assert_eq!(rows, expected);
 }
