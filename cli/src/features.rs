@@ -280,7 +280,7 @@ pub(crate) fn run(features: Features) -> anyhow::Result<()> {
         Features::Export(Export { dir, version, output }) => {
             crate::print(&export(&dir, version, &output)?.to_string());
         }
-        Features::Fold(arguments) => crate::print(&fold::folded(&arguments)?),
+        Features::Fold(arguments) => crate::print(&fold::folded(arguments)?),
         Features::Versions(place) => versions::list(&place)?,
         Features::Activate(arguments) => versions::activate(&arguments)?,
         Features::Rollback(place) => versions::roll_back(&place)?,

@@ -1,6 +1,7 @@
 //! `millpond features fold`: writes what was upserted to a table as its next version.
 //! Its invariant: neither the log nor a server changes; switching to the version is what gives the log's space back.
 
+use super::held::Share;
 use clap::Args;
 use millpond_engines_features_build::{Fold as Wanted, fold};
 use std::path::PathBuf;
@@ -24,21 +25,26 @@ pub(crate) struct Fold {
     /// The version to fold onto; the active one when left out.
     #[arg(long, value_name = "VERSION")]
     base: Option<u64>,
+    #[command(flatten)]
+    share: Share,
     /// Files to spread the rows over.
     #[arg(long, default_value_t = 1)]
     shards: u32,
 }
 
 /// What was written, for people.
-pub(crate) fn folded(arguments: &Fold) -> anyhow::Result<String> {
+pub(crate) fn folded(arguments: Fold) -> anyhow::Result<String> {
+    let held = arguments.share.held()?;
     let wanted = Wanted {
         log: &arguments.log,
         sequence: arguments.sequence,
         ttl_ms: arguments.ttl_ms,
         shards: arguments.shards,
     };
-    Ok(match fold(&arguments.table, arguments.base, &wanted)? {
-        Some((summary, folded)) => format!("{summary}\nfolded up to sequence {}", folded.sequence),
-        None => "nothing was upserted that the version does not have; no version was written".to_owned(),
-    })
+    Ok(
+        match fold(&arguments.table, arguments.base, &wanted, held.as_ref())? {
+            Some((summary, folded)) => format!("{summary}\nfolded up to sequence {}", folded.sequence),
+            None => "nothing was upserted that the version does not have; no version was written".to_owned(),
+        },
+    )
 }

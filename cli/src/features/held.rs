@@ -1,4 +1,4 @@
-//! `--map FILE --node NAME` of `millpond features build`: the keys of one node.
+//! `--map FILE --node NAME` of `millpond features build` and `fold`: the keys of one node.
 //! It reads the map, and the builder knows none. Its invariant: a node that is not in the map is refused with those that are.
 
 use anyhow::Context as _;
