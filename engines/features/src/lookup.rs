@@ -197,7 +197,10 @@ impl Table {
     ) -> usize {
         let (mut count, mut scratch) = (0, Vec::new());
         let mut ahead = keys.chunks(BLOCK);
-        now.prefetch(ahead.next().unwrap_or_default());
+        let first = ahead.next().unwrap_or_default();
+        if first.len() > BLOCK_MIN {
+            now.prefetch(first);
+        }
         for (keys, found) in keys.chunks(BLOCK).zip(found.chunks_mut(BLOCK / 8)) {
             let candidates = now.candidates(keys);
             now.prefetch(ahead.next().unwrap_or_default());

@@ -121,7 +121,7 @@ impl Overlay {
         ),
         Metric::gauge(
             "millpond_overlay_bytes",
-            "Memory that they take: rows in whole words and 34 bytes each.",
+            "Memory that they take: rows in whole words and 35 bytes each.",
             |overlay: &Overlay| overlay.bytes() as f64,
         ),
         Metric::gauge(

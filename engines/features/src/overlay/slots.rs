@@ -1,7 +1,7 @@
-//! Where the keys of the fresh rows' index have their cells: places in groups of eight, each with a tag of eight bits.
+//! Where the keys of the fresh rows' index have their cells: places in groups of seven, each with a tag of eight bits.
 //!
-//! Counts nothing and never grows: the index makes others. Invariants: a key has one place as long as it is there, and its group
-//! follows the order of the hashes; and a place names a cell that is whole.
+//! Counts nothing and never grows: the index makes others. Invariants: a key has one place as long as it is there, in its first group or
+//! in one behind, and every group before that says so; and a place names a cell that is whole.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -10,14 +10,15 @@ use super::index::Entry;
 use crate::hash::hash;
 use crate::prefetch::prefetch;
 
-/// Places of a group: their tags are the bytes of one word, lowest first.
-pub(super) const GROUP: usize = 8;
-/// The tag of a place that nothing was ever in, and of one that was left behind which keys may lie.
-const NEVER: u8 = 0;
-const LEFT: u8 = 1;
-/// Each byte's lowest bit, and its highest.
-const LOWS: u64 = u64::from_le_bytes([1; GROUP]);
-const HIGHS: u64 = LOWS << 7;
+/// Places of a group: their tags are the lower bytes of one word. The highest byte has a bit for each eighth of the hashes: set
+/// once a key of those lies in a group behind.
+pub(super) const GROUP: usize = 7;
+const BEHIND_SHIFT: u32 = 56;
+/// The tag of a place without a key.
+const EMPTY: u8 = 0;
+/// Each byte's lowest bit, and the highest of each tag.
+const LOWS: u64 = u64::from_le_bytes([1; 8]);
+const HIGHS: u64 = (LOWS << 7) & !(0xff << BEHIND_SHIFT);
 /// In place of a cell.
 const NO_CELL: u32 = 0;
 
@@ -31,10 +32,10 @@ pub(crate) struct Slots {
     pub(super) cells: Cells,
 }
 
-/// Where a key is, or may come.
+/// Where a key is, or may come: to an empty place, behind groups that do not all know it yet.
 pub(super) enum Spot {
     There(usize),
-    Free { place: usize, was_used: bool },
+    Free(usize),
     Nowhere,
 }
 
@@ -89,36 +90,55 @@ impl Slots {
         }
     }
 
-    /// The first place that may be a key's by its tag. Most keys that are not there have none.
+    /// Of at most 64 keys those that may be there: key i is bit i. Most keys that are not there are not among them. What these have is
+    /// asked for ahead.
     #[inline]
-    pub(crate) fn candidate(&self, hash: u64) -> Option<usize> {
-        let (tag, mut group) = (tag(hash), self.home(hash));
+    pub(crate) fn candidates(&self, keys: &[u64]) -> u64 {
+        let (mut candidates, mut behind) = (0_u64, 0);
+        // Without a branch: which keys go on is not to be foreseen.
+        for (at, key) in keys.iter().enumerate() {
+            let hash = hash(*key);
+            let tags = self.tags_of(self.home(hash)).unwrap_or_default();
+            candidates |= u64::from(places_of(tag(hash), tags) != 0) << at;
+            behind |= u64::from(is_behind(hash, tags)) << at;
+        }
+        let each = |mut bits: u64, visit: &mut dyn FnMut(usize, u64)| {
+            while bits != 0 {
+                let at = bits.trailing_zeros() as usize;
+                if let Some(key) = keys.get(at) {
+                    visit(at, hash(*key));
+                }
+                bits &= bits - 1;
+            }
+        };
+        each(behind & !candidates, &mut |at, hash| {
+            candidates |= u64::from(self.candidate(hash).is_some()) << at;
+        });
+        each(candidates, &mut |_, hash| {
+            let number = self.candidate(hash).and_then(|place| self.numbers.get(place));
+            number.into_iter().for_each(prefetch);
+        });
+        each(candidates, &mut |_, hash| {
+            let number = self.candidate(hash).map(|place| self.number_at(place));
+            let number = number.and_then(|number| number.checked_sub(1));
+            number.into_iter().for_each(|number| self.cells.prefetch(number));
+        });
+        candidates
+    }
+
+    /// The first place that may be a key's by its tag.
+    fn candidate(&self, hash: u64) -> Option<usize> {
+        let mut group = self.home(hash);
         loop {
             let tags = self.tags_of(group)?;
-            let same = bytes_that_are(tag, tags);
+            let same = places_of(tag(hash), tags);
             if same != 0 {
                 return Some(place_in(group, same));
             }
-            if bytes_that_are(NEVER, tags) != 0 {
+            if !is_behind(hash, tags) {
                 return None;
             }
             group += 1;
-        }
-    }
-
-    /// Asks for the place that [`Slots::candidate`] found.
-    #[inline]
-    pub(crate) fn prefetch_place(&self, place: usize) {
-        if let Some(number) = self.numbers.get(place) {
-            prefetch(number);
-        }
-    }
-
-    /// Asks for the cell that such a place names.
-    #[inline]
-    pub(crate) fn prefetch_cell(&self, place: usize) {
-        if let Some(number) = self.number_at(place).checked_sub(1) {
-            self.cells.prefetch(number);
         }
     }
 
@@ -136,10 +156,10 @@ impl Slots {
 
     #[inline]
     fn entry(&self, key: u64, hash: u64, wanted: Option<u64>, row: &mut Vec<u8>) -> Option<Entry<()>> {
-        let (tag, mut group) = (tag(hash), self.home(hash));
+        let mut group = self.home(hash);
         loop {
             let tags = self.tags_of(group)?;
-            let mut same = bytes_that_are(tag, tags);
+            let mut same = places_of(tag(hash), tags);
             while same != 0 {
                 let found = self.entry_at(place_in(group, same), wanted, row);
                 if let Some(entry) = found.filter(|entry| entry.key == key) {
@@ -147,7 +167,7 @@ impl Slots {
                 }
                 same &= same - 1;
             }
-            if bytes_that_are(NEVER, tags) != 0 {
+            if !is_behind(hash, tags) {
                 return None;
             }
             group += 1;
@@ -182,10 +202,13 @@ impl Slots {
 
     /// Where a key is or may come. The writer's.
     pub(super) fn spot(&self, key: u64, hash: u64) -> Spot {
-        let (tag, mut group) = (tag(hash), self.home(hash));
-        let mut free = None;
+        let (mut group, mut free, mut may_be_there) = (self.home(hash), None, true);
         while let Some(tags) = self.tags_of(group) {
-            let mut same = bytes_that_are(tag, tags);
+            let mut same = if may_be_there {
+                places_of(tag(hash), tags)
+            } else {
+                0
+            };
             while same != 0 {
                 let place = place_in(group, same);
                 if self.head_at(place).is_some_and(|entry| entry.key == key) {
@@ -193,42 +216,47 @@ impl Slots {
                 }
                 same &= same - 1;
             }
-            let (left, never) = (bytes_that_are(LEFT, tags), bytes_that_are(NEVER, tags));
-            if free.is_none() && left != 0 {
-                free = Some((place_in(group, left), true));
+            let empty = places_of(EMPTY, tags);
+            free = free.or((empty != 0).then(|| place_in(group, empty)));
+            may_be_there &= is_behind(hash, tags);
+            match free {
+                Some(place) if !may_be_there => return Spot::Free(place),
+                _ => group += 1,
             }
-            if never != 0 {
-                let (place, was_used) = free.unwrap_or((place_in(group, never), false));
-                return Spot::Free { place, was_used };
-            }
-            group += 1;
         }
-        free.map_or(Spot::Nowhere, |(place, was_used)| Spot::Free { place, was_used })
+        free.map_or(Spot::Nowhere, Spot::Free)
     }
 
-    /// Lets a key's place name a cell; the one it named before. The writer's.
-    pub(super) fn name(&self, place: usize, hash: u64, cell: u32) -> Option<u32> {
-        let named = self.numbers.get(place)?;
-        let before = named.load(Ordering::Relaxed);
-        named.store(cell + 1, Ordering::Release);
-        if before == NO_CELL {
-            self.set_tag(place, tag(hash));
-        }
+    /// Lets the place of a key that is there name another cell; the one that it named. The writer's.
+    pub(super) fn replace(&self, place: usize, cell: u32) -> Option<u32> {
+        let before = self.numbers.get(place)?.swap(cell + 1, Ordering::AcqRel);
         before.checked_sub(1)
     }
 
-    /// Empties a place; the cell that it named, and whether nothing is as if it had never been used. The writer's.
-    pub(super) fn empty(&self, place: usize) -> Option<(u32, bool)> {
+    /// Lets a key have an empty place, which names its cell; how many eighths of groups lead behind these now that did not before. The writer's.
+    pub(super) fn occupy(&self, place: usize, hash: u64, cell: u32) -> usize {
+        let mut led = 0;
+        for tags in self.tags.get(self.home(hash)..place / GROUP).unwrap_or_default() {
+            let before = tags.load(Ordering::Relaxed);
+            led += usize::from(!is_behind(hash, before));
+            tags.store(before | behind_bit(hash), Ordering::Release);
+        }
+        if let Some(number) = self.numbers.get(place) {
+            number.store(cell + 1, Ordering::Release);
+        }
+        self.set_tag(place, tag(hash));
+        led
+    }
+
+    /// Empties a place; the cell that it named. The writer's.
+    pub(super) fn empty(&self, place: usize) -> Option<u32> {
         let cell = self
             .numbers
             .get(place)?
             .swap(NO_CELL, Ordering::AcqRel)
             .checked_sub(1)?;
-        // No search went on behind a group that has had an unused place all the time.
-        let tags = self.tags_of(place / GROUP)?;
-        let is_last = bytes_that_are(NEVER, tags) != 0;
-        self.set_tag(place, if is_last { NEVER } else { LEFT });
-        Some((cell, is_last))
+        self.set_tag(place, EMPTY);
+        Some(cell)
     }
 
     fn set_tag(&self, place: usize, tag: u8) {
@@ -250,11 +278,11 @@ impl Slots {
                 continue;
             };
             let hash = hash(entry.key);
-            let Spot::Free { place, .. } = self.spot(entry.key, hash) else {
+            let Spot::Free(place) = self.spot(entry.key, hash) else {
                 return None;
             };
             self.cells.write_as(count, &from.cells, cell);
-            self.name(place, hash, count);
+            self.occupy(place, hash, count);
             count += 1;
         }
         Some(count)
@@ -281,7 +309,7 @@ impl Slots {
             group += 1;
             let is_enough = found.len() > keys_max || (group - first) * GROUP >= places_max;
             // No key whose home is up to such a group lies behind it.
-            if is_enough && bytes_that_are(NEVER, tags) != 0 && (group as u64) < self.homes {
+            if is_enough && tags >> BEHIND_SHIFT == 0 && (group as u64) < self.homes {
                 let begin = self.first_hash(group) >> cut;
                 if begin > from {
                     // Where the cut is within a home, keys behind it come with the next.
@@ -304,13 +332,24 @@ impl Slots {
 /// The tag of a hash, by bits that say little of its home.
 #[inline]
 fn tag(hash: u64) -> u8 {
-    (hash as u8).max(LEFT + 1)
+    (hash as u8).max(EMPTY + 1)
 }
 
-/// The highest bit of each byte that is `byte`, the lowest of them for certain; those above may be another.
+/// The bit of a hash in the word of a group that its key lies behind.
 #[inline]
-fn bytes_that_are(byte: u8, word: u64) -> u64 {
-    let zeros = word ^ (u64::from(byte) * LOWS);
+fn behind_bit(hash: u64) -> u64 {
+    1 << (BEHIND_SHIFT + (hash >> 8 & 7) as u32)
+}
+
+#[inline]
+fn is_behind(hash: u64, tags: u64) -> bool {
+    tags & behind_bit(hash) != 0
+}
+
+/// The highest bit of each tag that is `tag`, the lowest of them for certain; those above may be another.
+#[inline]
+fn places_of(tag: u8, tags: u64) -> u64 {
+    let zeros = tags ^ (u64::from(tag) * LOWS);
     zeros.wrapping_sub(LOWS) & !zeros & HIGHS
 }
 

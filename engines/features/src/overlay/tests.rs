@@ -234,8 +234,8 @@ fn a_full_overlay_refuses_what_makes_it_grow() {
         matches!(
             refused,
             UpsertError::Full {
-                bytes: 150,
-                more: 50,
+                bytes: 153,
+                more: 51,
                 max: 170,
                 has_log: true,
             }

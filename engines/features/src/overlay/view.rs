@@ -79,22 +79,7 @@ impl Now<'_> {
     /// Of at most 64 keys those that it may say something of: key i is bit i. What it has of these is asked for ahead.
     #[inline]
     pub(crate) fn candidates(&self, keys: &[u64]) -> u64 {
-        let mut candidates = 0;
-        for (at, key) in keys.iter().enumerate() {
-            if let Some(place) = self.slots.candidate(hash(*key)) {
-                self.slots.prefetch_place(place);
-                candidates |= 1 << at;
-            }
-        }
-        let mut left: u64 = candidates;
-        while left != 0 {
-            let key = keys.get(left.trailing_zeros() as usize);
-            if let Some(place) = key.and_then(|key| self.slots.candidate(hash(*key))) {
-                self.slots.prefetch_cell(place);
-            }
-            left &= left - 1;
-        }
-        candidates
+        self.slots.candidates(keys)
     }
 
     /// What it says of a key; `scratch` is for its row.

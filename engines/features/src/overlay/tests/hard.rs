@@ -146,7 +146,7 @@ fn a_page_of_a_scan_walks_over_few_places() {
     scanned.sort_unstable();
     let expected: Vec<u64> = (0..10).chain(60_990..61_000).collect();
     assert_eq!(scanned, expected);
-    assert!(pages > 100, "{pages}");
+    assert!(pages > 50, "{pages}");
 }
 
 #[test]
