@@ -19,11 +19,12 @@ pub use pool::{Names, NodePool, PoolOptions};
 pub use pusher::PUSH_BYTES_MAX;
 
 use form::Form;
-use millpond_calls::{Call, MethodId, PushAnswer, Pusher, Service};
+use millpond_calls::{Call, PushAnswer, Pusher, Service};
 use millpond_fronts_answer::{Duplex, Serving, answer, refuse, serve};
 use millpond_net::{Front, Match, Received, Session, Turn, limited};
 use millpond_wire_frame::{
     Encoding, Frame, FrameError, FrameKind, FrameProblem, Limits, Parsed, answer_form, parse_frame,
+    payload_of_alike,
 };
 use millpond_wire_schema::{Code, Status};
 use pusher::Line;
@@ -168,16 +169,17 @@ impl Frames {
     /// Serves a frame; false if the connection is to end.
     #[inline]
     pub fn serve<S: Service>(&mut self, local: &Serving<S>, turn: &mut Turn<'_>, frame: &Frame<'_>) -> bool {
-        self.serve_before(local, turn, frame, &[])
+        self.serve_before(local, turn, frame, &[], &[])
     }
 
-    /// Serves a frame, with those bytes behind it.
+    /// Serves a frame of those bytes, with others behind it.
     #[inline]
     fn serve_before<S: Service>(
         &mut self,
         local: &Serving<S>,
         turn: &mut Turn<'_>,
         frame: &Frame<'_>,
+        bytes: &[u8],
         behind: &[u8],
     ) -> bool {
         let (encoding, in_message) = (frame.encoding, self.in_message);
@@ -209,26 +211,16 @@ impl Frames {
             }
         } else {
             let call = local.call(turn, name, encoding, frame.payload);
+            // Tells of the next call where its frame is there already, is short, and calls the same method.
             if let Ok(method) = call.method
-                && !behind.is_empty()
+                && let Some(payload) = payload_of_alike(bytes, behind)
+                && payload.len() <= AHEAD_BYTES_MAX
             {
-                self.look_ahead(local, name, method, behind);
+                local.service.look_ahead(method, encoding, payload);
             }
             serve(turn, form, Some(self), |reply| local.service.call(&call, reply));
         }
         true
-    }
-
-    /// Tells of the next call where its frame is there already, is short, and calls the same method.
-    #[inline]
-    fn look_ahead<S: Service>(&self, local: &Serving<S>, name: &str, method: MethodId, behind: &[u8]) {
-        if let Ok(Parsed::Whole { message, .. }) = parse_frame(behind, self.options.limits)
-            && message.payload.len() <= AHEAD_BYTES_MAX
-            && matches!(message.kind, FrameKind::Twoway { method, .. } if method == name)
-        {
-            let service = &local.service;
-            service.look_ahead(method, message.encoding, message.payload);
-        }
     }
 
     /// Answers the call that makes a connection an encrypted one; it must be the first, and false if it cannot be.
@@ -366,7 +358,8 @@ impl<S: Service> Session<Serving<S>> for Frames {
     fn receive(&mut self, local: &Serving<S>, turn: &mut Turn<'_>, input: &[u8]) -> Received<Serving<S>> {
         match parse_frame(input, self.options.limits) {
             Ok(Parsed::Whole { message, len }) => {
-                match self.serve_before(local, turn, &message, input.get(len..).unwrap_or_default()) {
+                let (bytes, behind) = input.split_at_checked(len).unwrap_or((input, &[]));
+                match self.serve_before(local, turn, &message, bytes, behind) {
                     true => Received::Served(len),
                     false => Received::Malformed,
                 }

@@ -27,7 +27,9 @@ pub mod websocket;
 
 pub use awaited::{Awaited, Returned};
 pub use error::{FrameError, FrameProblem, HttpError, RespError, WebSocketError};
-pub use fpnn::{Frame, FrameKind, answer_form, begin_answer, finish_answer, parse_frame, write_frame};
+pub use fpnn::{
+    Frame, FrameKind, answer_form, begin_answer, finish_answer, parse_frame, payload_of_alike, write_frame,
+};
 pub use http::{
     HttpAnswer, HttpProgress, HttpRequest, is_http, parse_http, service_method, service_payload, write_http,
     write_preflight, write_switching,

@@ -288,7 +288,15 @@ impl<'a> Reader<'a> {
     }
 
     /// Whether the map that is next has such a key; nothing is read. A key that stands in front is found at once.
+    #[inline]
     pub fn has(&self, name: &str) -> Read<bool> {
+        match has_short(self.rest, name.as_bytes()) {
+            Some(has) => Ok(has),
+            None => self.has_any(name),
+        }
+    }
+
+    fn has_any(&self, name: &str) -> Read<bool> {
         let mut ahead = self.clone();
         if let Token::Map(entries) = ahead.token()? {
             for _ in 0..entries {
@@ -427,6 +435,29 @@ impl<'a> Reader<'a> {
         let at = self.whole.len() - self.rest.len();
         self.malformed(format!("at byte {at}: {what}"))
     }
+}
+
+/// [`Reader::has`] for a map of a few short keys and of values that hold no others, as most calls are: nothing where it is more, or is
+/// not well formed.
+#[inline]
+fn has_short(map: &[u8], name: &[u8]) -> Option<bool> {
+    let (&tag, mut rest) = map.split_first().filter(|(tag, _)| **tag & 0xf0 == 0x80)?;
+    for _ in 0..tag & 0x0f {
+        let (&tag, behind) = rest.split_first().filter(|(tag, _)| **tag & 0xe0 == 0xa0)?;
+        let (key, value) = behind.split_at_checked(usize::from(tag & 0x1f))?;
+        if key == name {
+            return Some(true);
+        }
+        let size = match *value {
+            // bin
+            [0xc4, len, ..] => 2 + usize::from(len),
+            [0xc5, high, low, ..] => 3 + usize::from(u16::from_be_bytes([high, low])),
+            [tag, ..] => usize::from(SIZES[usize::from(tag)]),
+            [] => 0,
+        };
+        rest = value.get(size..).filter(|_| size > 0)?;
+    }
+    Some(false)
 }
 
 /// A key that occurs twice.

@@ -427,3 +427,38 @@ proptest! {
         }
     }
 }
+
+proptest! {
+    #[test]
+    fn a_key_is_there_or_not_whatever_stands_before_it(
+        keys in prop::collection::vec("[a-cé]{1,2}", 0..18),
+        kinds in prop::collection::vec(0..8_u8, 18),
+        lens in prop::collection::vec(prop::sample::select(&[0_usize, 1, 31, 32, 255, 256, 70_000][..]), 18),
+        name in "[a-cé]{1,2}",
+    ) {
+        let mut bytes = Vec::new();
+        Encoder::new(&mut bytes, Encoding::Msgpack, false).map(|out| {
+            for ((key, kind), len) in keys.iter().zip(&kinds).zip(&lens) {
+                out.key(key);
+                match kind {
+                    0 => out.nil(),
+                    1 => out.uint(*len as u64),
+                    2 => out.f64(0.5),
+                    3 => out.text(&"t".repeat(*len)),
+                    4 => out.bytes(&vec![7; *len]),
+                    5 => out.array(|out| out.bool(true)),
+                    6 => out.map(|out| (out.key(&name), out.int(-200)).1),
+                    _ => out.int(-(*len as i64)),
+                }
+            }
+        });
+        let has = |bytes: &[u8]| Payload::new(Encoding::Msgpack, bytes).unwrap().reader().has(&name).ok();
+        let first = keys.iter().position(|key| *key == name);
+        prop_assert_eq!(has(&bytes), Some(first.is_some()));
+        let step = (bytes.len() / 200).max(1);
+        for len in (0..bytes.len()).step_by(step) {
+            // What is cut has the key, or is not read.
+            prop_assert_ne!(has(&bytes[..len]), Some(false), "cut at {}", len);
+        }
+    }
+}

@@ -137,3 +137,36 @@ proptest! {
         let _ = parse_frame(&bytes, Limits { frame_bytes_max: 40 });
     }
 }
+
+proptest! {
+    #[test]
+    fn the_next_call_is_seen_where_it_is_whole_and_alike(
+        methods in prop::sample::select(&[["a", "a"], ["a", "b"], ["lookup", "lookup"], ["lookup", "look"], ["ab", "abc"]][..]),
+        payloads in [prop::collection::vec(any::<u8>(), 1..20), prop::collection::vec(any::<u8>(), 1..300)],
+        is_json: [bool; 2],
+        is_oneway: [bool; 2],
+        seqs: [u32; 2],
+        left in 0_usize..30,
+    ) {
+        let frames: Vec<Vec<u8>> = (0..2).map(|at| {
+            let method = methods[at];
+            let kind = match is_oneway[at] {
+                true => FrameKind::Oneway { method },
+                false => FrameKind::Twoway { method, seq: seqs[at] },
+            };
+            let encoding = if is_json[at] { Encoding::Json } else { Encoding::Msgpack };
+            let mut out = Vec::new();
+            write_frame(&mut out, encoding, kind, &payloads[at]).unwrap();
+            out
+        }).collect();
+        let alike = methods[0] == methods[1] && is_json[0] == is_json[1] && is_oneway == [false; 2];
+        let expected = alike.then_some(payloads[1].as_slice());
+        prop_assert_eq!(payload_of_alike(&frames[0], &frames[1]), expected);
+        // With the beginning of another frame behind it.
+        let more = [&frames[1][..], &frames[0][..left.min(frames[0].len())]].concat();
+        prop_assert_eq!(payload_of_alike(&frames[0], &more), expected);
+        for len in 0..frames[1].len() {
+            prop_assert_eq!(payload_of_alike(&frames[0], &frames[1][..len]), None, "{}", len);
+        }
+    }
+}
