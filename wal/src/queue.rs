@@ -204,6 +204,30 @@ impl<W: Work> Queue<W> {
             return Err(Refused::Full(work, done, error));
         }
         state.standing.came(false);
+        self.take_in(state, work, bytes, done);
+        Ok(())
+    }
+
+    /// Takes in what a keeper has to do itself, however full it is. The caller sees to it that there is little of it.
+    ///
+    /// # Errors
+    /// None is taken in any more, and `done` was not called.
+    pub fn push_beyond(&self, work: W, done: Done<W>) -> Result<(), Refused<W>> {
+        let bytes = work.bytes();
+        let state = self.lock();
+        match state.end.clone() {
+            Some(end) => {
+                drop(state);
+                Err(Refused::Ended(done, end))
+            }
+            None => {
+                self.take_in(state, work, bytes, done);
+                Ok(())
+            }
+        }
+    }
+
+    fn take_in(&self, mut state: MutexGuard<'_, State<W>>, work: W, bytes: usize, done: Done<W>) {
         state.bytes += bytes;
         state.waiting.push_back(Pending {
             work,
@@ -215,7 +239,6 @@ impl<W: Work> Queue<W> {
         });
         drop(state);
         self.ready.notify_one();
-        Ok(())
     }
 
     /// Waits until a write of this size could be taken in, or the end has come.

@@ -25,7 +25,7 @@ use std::time::{Duration, Instant};
 
 use millpond_metrics::Metric;
 use millpond_wal::{
-    Disk, Durability, Log, LogThread, Queue, ReadOnly, RealDisk, Refused, TornTail, create_dir, lock,
+    Disk, Done, Durability, Log, LogThread, Queue, ReadOnly, RealDisk, Refused, TornTail, create_dir, lock,
     sync_folders,
 };
 
@@ -307,13 +307,13 @@ impl Overlay {
 impl Overlay {
     /// Hands an upsert to the log thread. `done` is called once with its end, on that thread or, where it is refused, on this one.
     pub fn upsert(&self, upsert: Upsert, done: impl FnOnce(Result<Upserted, UpsertError>) + Send + 'static) {
-        self.push(Job::Upsert(upsert), Box::new(done));
+        answer_refused(self.queue.push(Job::Upsert(upsert), Box::new(done)));
     }
 
     /// Upserts and waits for the end.
     #[cfg(test)]
     pub(crate) fn upsert_wait(&self, upsert: Upsert) -> Result<Upserted, UpsertError> {
-        self.wait_for(Job::Upsert(upsert))
+        self.wait_for(|done| answer_refused(self.queue.push(Job::Upsert(upsert), done)))
     }
 
     /// Takes away what a version that serves has folded, and gives the space of its log back. To be called once no lookup reads the
@@ -325,25 +325,21 @@ impl Overlay {
         if folded.history != self.history {
             return Ok(());
         }
-        self.wait_for(Job::Folded(folded.sequence)).map(drop)
+        // Switches come one after the other, and none is to leave it to the next because upserts fill the queue.
+        let forgotten = self.wait_for(|done| {
+            answer_refused(self.queue.push_beyond(Job::Folded(folded.sequence), done));
+        });
+        forgotten.map(drop)
     }
 
-    fn wait_for(&self, job: Job) -> Result<Upserted, UpsertError> {
+    fn wait_for(&self, push: impl FnOnce(Done<Job>)) -> Result<Upserted, UpsertError> {
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
         let done = Box::new(move |result| {
             let _ = sender.send(result);
         });
-        self.push(job, done);
+        push(done);
         let answer = receiver.recv();
         answer.unwrap_or_else(|_| Err(millpond_wal::outcome_unknown().into()))
-    }
-
-    fn push(&self, job: Job, done: millpond_wal::Done<Job>) {
-        let (done, error) = match self.queue.push(job, done) {
-            Ok(()) => return,
-            Err(Refused::Full(_, done, error) | Refused::Ended(done, error)) => (done, error),
-        };
-        done(Err(error.into()));
     }
 
     /// Whether a version's rows are such that it can lie over them, and they have nothing of its log that it has not.
@@ -458,6 +454,13 @@ impl Overlay {
     /// The log could not be synced, or was read-only, or the log thread died or has not ended in time.
     pub fn close_by(&self, until: Instant) -> Result<(), millpond_wal::Error> {
         self.thread.stop_by(&self.queue, until)
+    }
+}
+
+/// Answers what was not taken in.
+fn answer_refused(pushed: Result<(), Refused<Job>>) {
+    if let Err(Refused::Full(_, done, error) | Refused::Ended(done, error)) = pushed {
+        done(Err(error.into()));
     }
 }
 

@@ -72,6 +72,19 @@ fn bytes_are_bounded_as_puts_are_and_the_refusal_says_which() {
     assert!(told.contains("raise queue_max"), "{told}");
 }
 
+#[test]
+fn what_its_keeper_has_to_do_finds_room_until_it_is_closed() {
+    let queue = Queue::new(2, 1000);
+    assert!(push(&queue, 600) && push(&queue, 400) && !push(&queue, 1));
+    assert!(queue.push_beyond(Sized(500), Box::new(|_| ())).is_ok());
+    assert!(!push(&queue, 1));
+    assert_eq!(queue.take(usize::MAX).map(|group| group.len()), Some(3));
+    assert_eq!(queue.lock().bytes, 0);
+    queue.close();
+    let refused = queue.push_beyond(Sized(1), Box::new(|_| ()));
+    assert!(matches!(refused, Err(Refused::Ended(..))));
+}
+
 /// Groups of 100 bytes; puts of 50 keep coming while there is room for them, `per_group` for each group taken, and then
 /// none. The most bytes that waited behind a group late in the load, and how many groups it took in all.
 fn longest_queue(per_group: usize) -> (usize, usize) {

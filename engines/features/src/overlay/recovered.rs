@@ -74,6 +74,7 @@ impl Found {
         }
         let (said, written) = said.upserted(record.sequence).unwrap_or((said, record.sequence));
         // What is kept was written before, and may be nowhere else.
+        let written = written.min(record.sequence);
         if written > last {
             return;
         }

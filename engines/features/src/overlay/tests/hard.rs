@@ -170,3 +170,43 @@ fn a_fold_of_one_nodes_keys_leaves_out_the_others() {
     let expected = [Some(base_row(1)), fresh, Some(base_row(3)), None, None, fresh];
     assert_eq!(rows, expected);
 }
+
+#[test]
+fn a_fold_is_taken_out_however_many_upserts_wait() {
+    let (disk, shared) = FailingDisk::new();
+    let bed = Bed::on(shared, |section| {
+        section.durability = Durability::Synced;
+        section.queue_max = 1;
+    });
+    for key in [1, 2] {
+        bed.upsert(&[key], &[1.0; 3]).unwrap();
+    }
+    let upsert = |key: u64, sender: &std::sync::mpsc::SyncSender<_>| {
+        let upsert = Upsert::new(&bed.table, vec![key], &[] as &[&str], &[2.0; 3], vec![]);
+        let sender = sender.clone();
+        bed.overlay()
+            .upsert(upsert.unwrap(), move |result| sender.send(result).unwrap());
+    };
+    let (sender, receiver) = std::sync::mpsc::sync_channel(8);
+    disk.shut_gate();
+    upsert(3, &sender);
+    disk.wait_for_sync();
+    // One waits, and there is no room for another.
+    upsert(4, &sender);
+    upsert(5, &sender);
+    assert!(matches!(receiver.recv().unwrap(), Err(UpsertError::Queue(_))));
+    let folded = Folded {
+        history: bed.overlay().history,
+        sequence: 2,
+    };
+    std::thread::scope(|scope| {
+        let forgotten = scope.spawn(|| bed.overlay().forget(folded));
+        disk.open_gate();
+        forgotten.join().unwrap().unwrap();
+    });
+    assert_eq!(
+        (receiver.recv().unwrap().is_ok(), receiver.recv().unwrap().is_ok()),
+        (true, true)
+    );
+    assert_eq!(bed.overlay().len(), 2);
+}
