@@ -3,7 +3,7 @@
 //! It sends nothing. Its invariant: a node's counts outlive the maps that it is in.
 
 use millpond_nodes::{BucketMap, CurrentMap, HedgeOptions};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -75,6 +75,10 @@ pub struct Nodes {
     /// Versions of maps that callers may have split by.
     versions: Mutex<Vec<u64>>,
     counts: Mutex<BTreeMap<String, Arc<NodeCounts>>>,
+    /// Nodes whose lease has ended, by name: they may be in a map that is still to come.
+    ended: Mutex<BTreeSet<String>>,
+    /// How often that changed.
+    ended_changes: AtomicU64,
 }
 
 impl Nodes {
@@ -85,6 +89,8 @@ impl Nodes {
             current: OnceLock::new(),
             versions: Mutex::default(),
             counts: Mutex::default(),
+            ended: Mutex::default(),
+            ended_changes: AtomicU64::new(0),
         }
     }
 
@@ -126,6 +132,28 @@ impl Nodes {
         }
         let versions = self.versions.lock().unwrap_or_else(PoisonError::into_inner);
         versions.contains(&version)
+    }
+
+    /// The node of that name has a lease, or has one no more.
+    pub fn set_lease(&self, name: &str, is_held: bool) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let changes = match is_held {
+            true => ended.remove(name),
+            false => ended.insert(name.to_owned()),
+        };
+        if changes {
+            self.ended_changes.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// How often [`Nodes::leases_ended`] has changed.
+    pub fn lease_changes(&self) -> u64 {
+        self.ended_changes.load(Ordering::Acquire)
+    }
+
+    /// Nodes whose lease has ended.
+    pub fn leases_ended(&self) -> BTreeSet<String> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Whether a table's keys are on the nodes of the map.

@@ -1,11 +1,12 @@
 //! Which replica of a bucket is asked: the node with the fewest calls outstanding, ties by turns; a node that failed is left out
-//! until its backoff ends, and is then tried with one call.
+//! until its backoff ends, and is then tried with one call. A node whose lease has ended is asked where no other one is up.
 //!
 //! It sends nothing: the caller says what was sent, answered and failed. Its state is of one map, by that map's [`NodeIndex`];
 //! calls that began on an older map report to that map's state. The invariant: a node in backoff is chosen only where every
 //! replica is in backoff.
 
-use crate::{BucketMap, NodeIndex};
+use crate::{BucketMap, Node, NodeIndex};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// How long a node that failed is left out.
@@ -71,6 +72,8 @@ struct State {
     retry_at: Option<Instant>,
     /// A call is trying it after its backoff.
     on_trial: bool,
+    /// It was registered where nodes register, and is no more. It may answer all the same, so calls do not change this.
+    has_left: bool,
 }
 
 /// What is known of the nodes of one map.
@@ -100,15 +103,17 @@ impl Replicas {
         }
     }
 
-    /// The state for the map that follows `map`: nodes that are in both under the same name and addresses stay failed. Nothing
-    /// is outstanding, as calls of the old map report to the old state.
+    /// The state for the map that follows `map`: nodes that are in both under the same name and addresses stay failed, and
+    /// those of the same name stay without a lease. Nothing is outstanding, as calls of the old map report to the old state.
     pub fn succeeded_by(&self, map: &BucketMap, next: &BucketMap) -> Replicas {
-        let state_of = |node| {
-            let index = map.nodes().iter().position(|old| old == node)?;
-            let old = self.states.get(index)?;
+        let state_of = |node: &Node| {
+            let index = map.find(&node.name)?;
+            let old = self.states.get(index.get())?;
+            let is_there = map.node(index) == Some(node);
             Some(State {
-                failures: old.failures,
-                retry_at: old.retry_at,
+                failures: if is_there { old.failures } else { 0 },
+                retry_at: old.retry_at.filter(|_| is_there),
+                has_left: old.has_left,
                 ..State::default()
             })
         };
@@ -137,8 +142,9 @@ impl Replicas {
     /// Chooses among them for a second copy of a call: not the node that has the first.
     pub fn choose_other(&mut self, replicas: &[NodeIndex], first: Option<NodeIndex>, now: Instant) -> Choice {
         let count = replicas.len();
-        let mut up: Option<(u32, NodeIndex)> = None;
+        let mut up: Option<(bool, u32, NodeIndex)> = None;
         let mut resting: Option<(Instant, NodeIndex)> = None;
+        let mut trial = None;
         let turn = self.turn;
         self.turn = turn.wrapping_add(1);
         let in_turn = (0..count).filter_map(|step| replicas.get((turn % count + step) % count));
@@ -147,13 +153,18 @@ impl Replicas {
             match state.retry_at {
                 None if Some(node) == self.preferred => return Choice::Ready(node),
                 None => {
-                    if up.is_none_or(|(fewest, _)| state.outstanding < fewest) {
-                        up = Some((state.outstanding, node));
+                    // Those without a lease come behind all others.
+                    let rank = (state.has_left, state.outstanding);
+                    if up.is_none_or(|(left, fewest, _)| rank < (left, fewest)) {
+                        up = Some((state.has_left, state.outstanding, node));
                     }
                 }
                 // A trial comes first, or a node that is back would wait for the others to fail. One call tries it; others
                 // meanwhile go elsewhere.
-                Some(at) if at <= now && !state.on_trial && first.is_none() => return Choice::Ready(node),
+                Some(at) if at <= now && !state.on_trial && first.is_none() => match state.has_left {
+                    false => return Choice::Ready(node),
+                    true => trial = trial.or(Some(node)),
+                },
                 Some(at) => {
                     if resting.is_none_or(|(earliest, _)| at < earliest) {
                         resting = Some((at, node));
@@ -161,8 +172,8 @@ impl Replicas {
                 }
             }
         }
-        match (up, resting) {
-            (Some((_, node)), _) => Choice::Ready(node),
+        match (up.map(|(.., node)| node).or(trial), resting) {
+            (Some(node), _) => Choice::Ready(node),
             (None, Some((until, node))) => Choice::Resting { node, until },
             (None, None) => Choice::None,
         }
@@ -185,6 +196,7 @@ impl Replicas {
             let outstanding = state.outstanding.saturating_sub(1);
             *state = State {
                 outstanding,
+                has_left: state.has_left,
                 ..State::default()
             };
         }
@@ -208,8 +220,7 @@ impl Replicas {
         }
     }
 
-    /// A node is known to be down, by other means than a call.
-    pub fn lost(&mut self, node: NodeIndex, now: Instant) {
+    fn lost(&mut self, node: NodeIndex, now: Instant) {
         let options = self.options;
         let Some(state) = self.states.get_mut(node.get()) else {
             return;
@@ -225,13 +236,17 @@ impl Replicas {
         state.on_trial = false;
     }
 
-    /// A node is known to be up, by other means than a call.
-    pub fn returned(&mut self, node: NodeIndex) {
-        if let Some(state) = self.states.get_mut(node.get()) {
-            *state = State {
-                outstanding: state.outstanding,
-                ..State::default()
-            };
+    /// Which nodes have no lease any more. One that has come back is thought to be up.
+    pub fn leases_ended(&mut self, map: &BucketMap, ended: &BTreeSet<String>) {
+        for (state, node) in self.states.iter_mut().zip(map.nodes()) {
+            let has_left = ended.contains(&node.name);
+            if state.has_left && !has_left {
+                *state = State {
+                    outstanding: state.outstanding,
+                    ..State::default()
+                };
+            }
+            state.has_left = has_left;
         }
     }
 
@@ -244,7 +259,7 @@ impl Replicas {
         let state_of = |node: NodeIndex| self.states.get(node.get()).copied().unwrap_or_default();
         let (chosen, other) = (state_of(chosen), state_of(other));
         let are_up = chosen.retry_at.is_none() && other.retry_at.is_none();
-        are_up && other.outstanding <= chosen.outstanding
+        are_up && (other.has_left, other.outstanding) <= (chosen.has_left, chosen.outstanding)
     }
 
     /// Calls sent to a node that have not ended.
@@ -366,8 +381,44 @@ mod tests {
             replicas.choose(&[C, A, B], now + ms(30)),
             Choice::Resting { node: B, until }
         );
-        replicas.returned(C);
+        let map = map(1, &["a", "b", "c"]);
+        replicas.leases_ended(&map, &BTreeSet::from(["c".to_owned()]));
+        replicas.leases_ended(&map, &BTreeSet::new());
         assert_eq!(replicas.choose(&[C, A, B], now + ms(30)), Choice::Ready(C));
+    }
+
+    #[test]
+    fn a_node_without_a_lease_is_asked_where_no_other_is_up() {
+        let (old, new) = (map(1, &["a", "b", "c"]), map(2, &["b", "d"]));
+        let (mut replicas, now) = state();
+        replicas.leases_ended(&old, &BTreeSet::from(["b".to_owned()]));
+        for _ in 0..4 {
+            replicas.sent(A, now);
+            assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(A));
+            assert_eq!(replicas.choose_other(&[A, B, C], Some(A), now), Choice::Ready(C));
+        }
+        assert!(!replicas.may_join(A, B) && replicas.may_join(B, C));
+        // As a second copy, and where the other has failed.
+        assert_eq!(replicas.choose_other(&[A, B], Some(A), now), Choice::Ready(B));
+        replicas.failed(A, now);
+        assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(B));
+        // That it answers gives it no lease, and its trial waits until no other is up.
+        replicas.sent(B, now);
+        replicas.answered(B);
+        assert_eq!(replicas.choose(&[B, C], now), Choice::Ready(C));
+        replicas.failed(B, now);
+        assert_eq!(replicas.choose(&[B, C], now + ms(100)), Choice::Ready(C));
+        assert_eq!(replicas.choose(&[B], now + ms(100)), Choice::Ready(B));
+        let mut next = replicas.succeeded_by(&old, &new);
+        let [b, d] = ["b", "d"].map(|name| new.find(name).unwrap());
+        assert_eq!(next.choose(&[b, d], now + ms(500)), Choice::Ready(d));
+        next.leases_ended(&new, &BTreeSet::new());
+        next.sent(d, now);
+        assert_eq!(next.choose(&[b, d], now), Choice::Ready(b));
+        // This server itself needs none.
+        next.leases_ended(&new, &BTreeSet::from(["b".to_owned()]));
+        next.prefer(Some(b));
+        assert_eq!(next.choose(&[b, d], now), Choice::Ready(b));
     }
 
     #[test]

@@ -270,8 +270,14 @@ impl Follows {
             Event::Refused { key, why } => {
                 tracing::warn!(key, why, "a key of etcd cannot be used; what was known stays")
             }
-            Event::NodeUp(node) => tracing::info!(node = node.name, "a node is up"),
-            Event::NodeDown { name } => tracing::info!(node = name, "a node is down"),
+            Event::NodeUp(node) => {
+                self.nodes.set_lease(&node.name, true);
+                tracing::info!(node = node.name, "a node is up");
+            }
+            Event::NodeDown { name } => {
+                self.nodes.set_lease(&name, false);
+                tracing::info!(node = name, "a node is down");
+            }
             Event::Registered { lease } => tracing::info!(lease, "registered as a node"),
             Event::NameTaken { name } => {
                 tracing::error!(

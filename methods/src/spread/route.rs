@@ -10,6 +10,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Default)]
 pub struct Kept {
     route: Option<Arc<Route>>,
+    /// What was known of leases: see [`Nodes::lease_changes`].
+    lease_changes: u64,
 }
 
 /// The way to the nodes of one map.
@@ -28,8 +30,17 @@ impl Kept {
             let ex = "the map of nodes is not known yet; etcd has none, or has not answered";
             return Err(Status::new(Code::NodeUnavailable, ex));
         };
+        // Before they are read: what changes meanwhile is seen by the next call.
+        let lease_changes = nodes.lease_changes();
+        let has_changed = std::mem::replace(&mut self.lease_changes, lease_changes) != lease_changes;
         let before = match &self.route {
-            Some(route) if route.map.version() == map.version() => return Ok(Arc::clone(route)),
+            Some(route) if route.map.version() == map.version() => {
+                if has_changed {
+                    let ended = nodes.leases_ended();
+                    route.routing().replicas.leases_ended(&map, &ended);
+                }
+                return Ok(Arc::clone(route));
+            }
             before => before.as_ref(),
         };
         let this = nodes.options.name.as_ref().and_then(|name| map.find(name));
@@ -38,6 +49,7 @@ impl Kept {
             None => Routing::new(Arc::clone(&map), nodes.options.hedging, RetryOptions::default()),
         };
         routing.replicas.prefer(this);
+        routing.replicas.leases_ended(&map, &nodes.leases_ended());
         let of_map = map.nodes().iter();
         let route = Arc::new(Route {
             nodes: of_map

@@ -4,6 +4,7 @@
 use super::{NodesClient, NodesOptions};
 use crate::CallError;
 use millpond_membership::{Event, Membership, Options};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -14,24 +15,16 @@ struct Heard {
     /// The client, once the first map has come. Weak: the client ends its membership, and not the other way round.
     shared: OnceLock<Weak<super::Shared>>,
     first: Mutex<Option<oneshot::Sender<Result<NodesClient, CallError>>>>,
+    /// Nodes whose lease has ended, by name: they may be in a map that is still to come.
+    ended: Mutex<BTreeSet<String>>,
 }
 
 impl Heard {
     fn on(&self, event: Event) {
         match event {
             Event::Map(map) => self.map(&map),
-            Event::NodeUp(node) => self.each(|client| {
-                let cluster = client.cluster();
-                if let Some(index) = cluster.map().find(&node.name) {
-                    cluster.routing().replicas.returned(index);
-                }
-            }),
-            Event::NodeDown { name } => self.each(|client| {
-                let cluster = client.cluster();
-                if let Some(index) = cluster.map().find(&name) {
-                    cluster.routing().replicas.lost(index, std::time::Instant::now());
-                }
-            }),
+            Event::NodeUp(node) => self.leases(|ended| ended.remove(&node.name)),
+            Event::NodeDown { name } => self.leases(|ended| ended.insert(name)),
             // The last map and nodes stay.
             _ => {}
         }
@@ -40,7 +33,8 @@ impl Heard {
     fn map(&self, map: &millpond_nodes::BucketMap) {
         if self.shared.get().is_some() {
             // One that is older is not taken: etcd was restored from a backup, or two write it.
-            return self.each(|client| drop(client.offer(map.clone())));
+            self.each(|client| drop(client.offer(map.clone())));
+            return self.leases(|_| true);
         }
         let first = self.first.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(first) = first else { return };
@@ -48,7 +42,19 @@ impl Heard {
         if let Ok(client) = &client {
             let _ = self.shared.set(Arc::downgrade(&client.shared));
         }
+        self.leases(|_| true);
         let _ = first.send(client);
+    }
+
+    /// Changes which leases have ended, and has calls go by it where that made a difference.
+    fn leases(&self, change: impl FnOnce(&mut BTreeSet<String>) -> bool) {
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        if change(&mut ended) {
+            self.each(|client| {
+                let cluster = client.cluster();
+                cluster.routing().replicas.leases_ended(cluster.map(), &ended);
+            });
+        }
     }
 
     fn each(&self, act: impl FnOnce(&NodesClient)) {
@@ -74,6 +80,7 @@ impl NodesClient {
             options,
             shared: OnceLock::new(),
             first: Mutex::new(Some(first)),
+            ended: Mutex::default(),
         });
         let membership = Membership::start(etcd, move |event| heard.on(event));
         let membership = membership.map_err(|error| CallError::Map(error.to_string()))?;
