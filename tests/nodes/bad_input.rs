@@ -26,9 +26,9 @@ fn a_call_that_is_wrong_is_answered_as_one_server_answers_it() {
         );
         check(
             server,
-            json!({"table": "films", "keys": [1], "map": 7}),
+            json!({"table": "films", "keys": [1], "map": 0}),
             503,
-            "does not know version 7",
+            "does not know version 0",
         );
         check(
             server,
