@@ -54,6 +54,7 @@ mod nodes {
     mod etcd;
     mod failing;
     mod lookups;
+    mod tls;
 }
 
 mod fleet {

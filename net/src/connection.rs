@@ -262,6 +262,7 @@ impl<L: Local> Connection<L> {
         let bytes = &mut buffers.read[..count];
         if self.link.layer.is_some() {
             self.open(bytes);
+            self.note_open(local);
         } else if self.input.is_empty() {
             self.link.waits_since = None;
             let used = self.serve(local, net, bytes, &mut buffers.scratch);

@@ -50,6 +50,14 @@ pub enum Error {
         /// What is wrong with it, and the hint.
         problem: String,
     },
+    /// A name of a server over TLS cannot be one.
+    #[error("{name:?} is no name that a certificate can be for; write a host name or an IP address ({key})")]
+    TlsName {
+        /// The configuration key that names it, or would.
+        key: &'static str,
+        /// The name.
+        name: String,
+    },
 }
 
 impl Error {

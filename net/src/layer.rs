@@ -9,6 +9,9 @@ pub trait Layer {
         usize::MAX
     }
 
+    /// Its connection, which this side has opened, is connected: its first words go to `out`, before what waits there.
+    fn begin(&mut self, _out: &mut Vec<u8>) {}
+
     /// Opens received bytes, in place or not. The content is appended to `plain`, the layer's own answers to `out`.
     fn open(&mut self, received: &mut [u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Opened;
 
@@ -36,6 +39,11 @@ pub trait Layer {
     /// Whether its handshake is not done: until then nothing is served.
     fn is_shaking(&self) -> bool {
         false
+    }
+
+    /// Of a connection that this side has opened: why it failed and what to do, where that was the layer's doing.
+    fn failure(&self) -> Option<String> {
+        None
     }
 
     /// Bytes of memory that hold what cannot be opened yet; if there are any, the peer is late with the rest.

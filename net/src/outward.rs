@@ -4,6 +4,7 @@
 //! connection that was asked for ends once ([`Session::ended`](crate::Session::ended)), whether it was ever open or not.
 
 use crate::session::Session;
+use crate::tls::TlsTo;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with, sockopt};
 use std::fmt;
@@ -37,6 +38,8 @@ pub enum Outward<L> {
         number: u64,
         /// Where it leads.
         to: Remote,
+        /// How it is encrypted, where it is.
+        tls: Option<TlsTo>,
         /// Its protocol.
         session: Box<dyn Session<L>>,
     },

@@ -6,17 +6,18 @@
 
 mod files;
 mod layer;
+mod outward;
 mod problem;
 mod validity;
 
 pub(crate) use layer::TlsLayer;
+pub use outward::{OutwardTls, OutwardTlsFiles, TlsKeys, TlsTo};
 pub use validity::Validity;
 
 use crate::Error;
 use files::{Stamps, certificates, private_key};
 use rustls::crypto::CryptoProvider;
 use rustls::crypto::ring::{Ticketer, default_provider};
-use rustls::pki_types::CertificateDer;
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier};
 use rustls::version::TLS13;
@@ -46,6 +47,13 @@ pub struct TlsFiles {
     pub client_certificates_required: bool,
 }
 
+impl TlsFiles {
+    fn all(&self) -> impl Iterator<Item = &TlsFile> {
+        let own = [&self.certificate, &self.private_key];
+        own.into_iter().chain(&self.client_certificates)
+    }
+}
+
 /// What TLS connections begin with, as it was read last.
 pub struct Tls {
     files: TlsFiles,
@@ -65,7 +73,7 @@ impl Tls {
     /// # Errors
     /// [`Error::Tls`] naming the key, the file, and the hint.
     pub fn read(files: TlsFiles) -> Result<Tls, Error> {
-        let seen = Stamps::of(&files);
+        let seen = Stamps::of(files.all());
         let (config, validity) = build(&files)?;
         let current = RwLock::new(Current {
             config,
@@ -81,7 +89,7 @@ impl Tls {
     /// As [`Tls::read`]; then all is as before.
     pub fn reload(&self) -> Result<Validity, Error> {
         // What changes while it is read is seen as another change.
-        let seen = Stamps::of(&self.files);
+        let seen = Stamps::of(self.files.all());
         let built = build(&self.files);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         current.seen = seen;
@@ -91,7 +99,7 @@ impl Tls {
 
     /// Whether a file is another one than when it was last looked into.
     pub fn is_stale(&self) -> bool {
-        self.with(|current| current.seen != Stamps::of(&self.files))
+        self.with(|current| current.seen != Stamps::of(self.files.all()))
     }
 
     /// From when to when the server's certificate holds.
@@ -137,10 +145,7 @@ fn build(files: &TlsFiles) -> Result<(Arc<ServerConfig>, Validity), Error> {
         .map_err(|error| wrong(problem::refused(error)))?
         .with_client_cert_verifier(verifier)
         .with_single_cert(chain, key);
-    let mut config = config.map_err(|error| match problem::of_pair(&error, &files.certificate.path) {
-        Err(of_certificate) => wrong(of_certificate),
-        Ok(of_key) => Error::tls(&files.private_key, of_key),
-    })?;
+    let mut config = config.map_err(|error| of_pair(&error, &files.certificate, &files.private_key))?;
     config.session_storage = Arc::new(NoServerSessionStorage {});
     if asks {
         // Who shows a certificate shows it every time: one that has run out since opens nothing.
@@ -152,18 +157,31 @@ fn build(files: &TlsFiles) -> Result<(Arc<ServerConfig>, Validity), Error> {
     Ok((Arc::new(config), validity))
 }
 
+/// The file that is to blame where a certificate and a key are none together.
+fn of_pair(error: &rustls::Error, certificate: &TlsFile, private_key: &TlsFile) -> Error {
+    match problem::of_pair(error, &certificate.path) {
+        Err(of_certificate) => Error::tls(certificate, of_certificate),
+        Ok(of_key) => Error::tls(private_key, of_key),
+    }
+}
+
+/// Those who sign, of a file that somebody named: each of its certificates is one of them.
+fn roots(file: &TlsFile) -> Result<RootCertStore, Error> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(file)? {
+        let added = roots.add(certificate);
+        added.map_err(|error| Error::tls(file, problem::bad_certificate(error)))?;
+    }
+    Ok(roots)
+}
+
 /// Who looks at the certificates of clients.
 fn verifier(files: &TlsFiles, provider: &Arc<CryptoProvider>) -> Result<Arc<dyn ClientCertVerifier>, Error> {
     let Some(file) = &files.client_certificates else {
         return Ok(WebPkiClientVerifier::no_client_auth());
     };
     let wrong = |problem| Error::tls(file, problem);
-    let mut roots = RootCertStore::empty();
-    let trusted: Vec<CertificateDer<'static>> = certificates(file)?;
-    for certificate in trusted {
-        let added = roots.add(certificate);
-        added.map_err(|error| wrong(problem::bad_certificate(error)))?;
-    }
+    let roots = roots(file)?;
     let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
     let builder = if files.client_certificates_required {
         builder

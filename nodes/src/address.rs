@@ -1,7 +1,21 @@
 //! How the address of a node is spelt, as the Rust client takes it. Nothing is looked up and nothing is opened here. Its
 //! invariant: what is accepted has everything that connecting needs.
 
-use crate::ADDRESS_BYTES_MAX;
+use crate::{ADDRESS_BYTES_MAX, Node};
+
+/// What an address begins with where calls to it are encrypted.
+pub const TLS: &str = "tls://";
+
+impl Node {
+    /// The addresses that somebody connects to. Where TLS is set up, a node that has an address with it is called by nothing else: a
+    /// failure must not have calls sent in clear.
+    pub fn usable_addresses(&self, has_tls: bool) -> impl Iterator<Item = &str> {
+        let is_tls = |address: &&str| address.starts_with(TLS);
+        let addresses = || self.addresses.iter().map(String::as_str);
+        let wanted = has_tls && addresses().any(|address| is_tls(&address));
+        addresses().filter(move |address| is_tls(address) == wanted)
+    }
+}
 
 /// Whether a node may have this address: "HOST:PORT", "unix:PATH" or "tls://HOST:PORT".
 ///
@@ -24,7 +38,7 @@ pub fn check_address(address: &str) -> Result<(), &'static str> {
             Ok(())
         };
     }
-    host_and_port(address.strip_prefix("tls://").unwrap_or(address))
+    host_and_port(address.strip_prefix(TLS).unwrap_or(address))
 }
 
 fn host_and_port(text: &str) -> Result<(), &'static str> {
@@ -53,6 +67,23 @@ fn host_and_port(text: &str) -> Result<(), &'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_sent_in_clear_where_tls_is_set_up() {
+        let check = |addresses: &[&str], has_tls, expected: &[&str]| {
+            let node = Node {
+                name: "a".to_owned(),
+                addresses: addresses.iter().map(ToString::to_string).collect(),
+            };
+            let found: Vec<&str> = node.usable_addresses(has_tls).collect();
+            assert_eq!(found, expected, "{addresses:?} {has_tls}");
+        };
+        let both = ["a:1", "tls://a:2", "unix:/a"];
+        check(&both, false, &["a:1", "unix:/a"]);
+        check(&both, true, &["tls://a:2"]);
+        check(&["a:1"], true, &["a:1"]);
+        check(&["tls://a:2"], false, &[]);
+    }
 
     #[test]
     fn addresses_are_told_from_what_is_none() {

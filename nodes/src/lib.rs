@@ -47,7 +47,7 @@ mod routing;
 mod split;
 mod spread;
 
-pub use address::check_address;
+pub use address::{TLS, check_address};
 pub use current::CurrentMap;
 pub use error::Error;
 pub use fan_out::{CopyId, FanOut, Missing, Outcome, ToSend, Verdict};

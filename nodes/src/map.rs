@@ -20,7 +20,7 @@ impl NodeIndex {
 }
 
 /// A server that holds buckets.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Node {
     /// What operators call it.
     pub name: String,

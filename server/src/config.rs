@@ -14,7 +14,7 @@ mod tls;
 mod web;
 
 pub use log::{Format, Level, Log};
-pub use nodes::{Etcd, MapSource, Nodes};
+pub use nodes::{Etcd, MapSource, Nodes, Tls as NodesTls};
 pub use resp::Resp;
 pub use source::{Origin, load, made};
 pub use tls::Tls;

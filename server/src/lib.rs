@@ -172,9 +172,11 @@ pub fn dry_open(config: &Config) -> Result<Vec<String>, Error> {
     }
     data_port(&dry)?;
     let tls = tls::read(&dry.server)?;
+    let outward = dry.nodes.as_ref().map(nodes::read_tls).transpose()?.flatten();
     Handle::open(dry.sections(), dry.resources())?;
-    let warnings = tls.map_or(Vec::new(), |tls| tls::warnings(&tls));
-    Ok(warnings.into_iter().map(|warning| warning.text).collect())
+    let warnings = tls.iter().flat_map(tls::warnings);
+    let warnings = warnings.chain(outward.iter().flat_map(tls::outward_warnings));
+    Ok(warnings.map(|warning| warning.text).collect())
 }
 
 /// A running server.

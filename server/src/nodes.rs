@@ -5,12 +5,14 @@
 
 use crate::config::nodes::{check_reachable, registration};
 use crate::config::{Config, Etcd, MapSource};
-use crate::{Error, Shared};
+use crate::tls::outward_warnings;
+use crate::{Error, Shared, config};
 use millpond_calls::{Nodes, NodesOptions, Service};
 use millpond_fronts_answer::Reach;
 use millpond_fronts_native::{Names, NodePool, PoolOptions};
 use millpond_membership::{Event, Membership};
-use millpond_nodes::{BucketMap, HedgeOptions, Node};
+use millpond_net::OutwardTls;
+use millpond_nodes::{BucketMap, HedgeOptions, Node, TLS};
 use millpond_wire_frame::Limits;
 use std::collections::HashMap;
 use std::net::{SocketAddr, ToSocketAddrs as _};
@@ -52,12 +54,16 @@ pub(crate) fn open(config: &Config) -> Result<Option<Spread>, Error> {
         },
         tables: tables.map(|(name, _)| name.clone()).collect(),
     });
+    let tls = read_tls(section)?.map(Arc::new);
+    for warning in tls.iter().flat_map(|tls| outward_warnings(tls)) {
+        tracing::warn!("{}", warning.text);
+    }
     let names = Arc::<Names>::default();
     if let Some(source) = &section.map {
         let map = source
             .read()
             .map_err(|why| Error::Unfit(format!("nodes.map: {why}")))?;
-        names.store(Arc::new(look_up(&map)));
+        names.store(Arc::new(look_up(&map, tls.is_some())));
         nodes
             .offer(Arc::new(map))
             .map_err(|error| Error::Unfit(format!("nodes.map: {error}")))?;
@@ -74,9 +80,16 @@ pub(crate) fn open(config: &Config) -> Result<Option<Spread>, Error> {
             limits: Limits {
                 frame_bytes_max: config.server.frame_bytes_max,
             },
+            tls,
             ..PoolOptions::default()
         },
     }))
+}
+
+/// The files of `[nodes.tls]`, where there is one.
+pub(crate) fn read_tls(section: &config::Nodes) -> Result<Option<OutwardTls>, Error> {
+    let files = section.tls.as_ref().map(config::NodesTls::files);
+    Ok(files.map(OutwardTls::read).transpose()?)
 }
 
 impl Spread {
@@ -130,6 +143,7 @@ impl Follower {
             nodes: Arc::clone(&spread.nodes),
             names: Arc::clone(&spread.names),
             file,
+            tls: spread.pool.tls.clone(),
             looked_up: Instant::now(),
         };
         let thread = std::thread::Builder::new().name("nodes".into());
@@ -198,6 +212,7 @@ struct Follows {
     nodes: Arc<Nodes>,
     names: Arc<Names>,
     file: Option<MapAt>,
+    tls: Option<Arc<OutwardTls>>,
     looked_up: Instant,
 }
 
@@ -221,6 +236,16 @@ impl Follows {
             Some(Err(why)) => tracing::error!(why, "the map of nodes was not replaced; the one before stays"),
             None => {}
         }
+        if let Some(tls) = self.tls.as_ref().filter(|tls| tls.is_stale()) {
+            match tls.reload() {
+                Ok(()) => tracing::info!(
+                    "the files of nodes.tls were read again; new connections to nodes begin with them"
+                ),
+                Err(error) => {
+                    tracing::error!(%error, "the files of nodes.tls were not replaced; connections begin with those before");
+                }
+            }
+        }
         if self.looked_up.elapsed() >= LOOK_UP
             && let Some(map) = self.nodes.map()
         {
@@ -229,7 +254,7 @@ impl Follows {
     }
 
     fn look_up(&mut self, map: &BucketMap) {
-        let mut found = look_up(map);
+        let mut found = look_up(map, self.tls.is_some());
         self.looked_up = Instant::now();
         let before = self.names.load();
         // A name that cannot be looked up now is where it was.
@@ -244,7 +269,7 @@ impl Follows {
     /// A map that was found: its names are known before the first call goes by it.
     fn offer(&mut self, map: Arc<BucketMap>) {
         let version = map.version();
-        if let Err(why) = check_reachable(&map, self.nodes.options.name.as_deref()) {
+        if let Err(why) = check_reachable(&map, self.nodes.options.name.as_deref(), self.tls.is_some()) {
             tracing::error!(
                 version,
                 why,
@@ -290,18 +315,17 @@ impl Follows {
     }
 }
 
-/// What the names of a map mean, as far as they can be looked up.
-fn look_up(map: &BucketMap) -> HashMap<String, Vec<SocketAddr>> {
-    let addresses = map.nodes().iter().flat_map(|node| &node.addresses);
-    let names = addresses.filter(|address| {
-        let is_elsewhere = address.starts_with("unix:") || address.starts_with("tls://");
-        !is_elsewhere && address.parse::<SocketAddr>().is_err()
-    });
+/// What the names of a map mean, HOST:PORT, as far as they can be looked up.
+fn look_up(map: &BucketMap, has_tls: bool) -> HashMap<String, Vec<SocketAddr>> {
+    let addresses = map.nodes().iter().flat_map(|node| node.usable_addresses(has_tls));
+    let places = addresses.filter(|address| !address.starts_with("unix:"));
+    let places = places.map(|address| address.strip_prefix(TLS).unwrap_or(address));
+    let names = places.filter(|place| place.parse::<SocketAddr>().is_err());
     let mut found = HashMap::new();
     for name in names {
         match name.to_socket_addrs() {
             Ok(addresses) => {
-                found.insert(name.clone(), addresses.collect());
+                found.insert(name.to_owned(), addresses.collect());
             }
             Err(error) => tracing::warn!(name, %error, "the address of a node cannot be looked up"),
         }
@@ -319,7 +343,9 @@ mod tests {
         let text = r#"version = 1
             buckets = 4
             nodes = [{ name = "a", addresses = ["localhost:7", "127.0.0.1:8", "unix:/a", "tls://localhost:9"] }]"#;
-        let found = look_up(&BucketMap::from_toml(text).unwrap());
+        let map = BucketMap::from_toml(text).unwrap();
+        assert_eq!(look_up(&map, true).keys().collect::<Vec<_>>(), ["localhost:9"]);
+        let found = look_up(&map, false);
         assert_eq!(found.keys().collect::<Vec<_>>(), ["localhost:7"]);
         assert!(
             found["localhost:7"]

@@ -5,8 +5,9 @@
 
 use crate::{Error, config};
 use millpond_metrics::{Count as _, Kind, Metric};
-use millpond_net::{Listener, Tls};
+use millpond_net::{Listener, OutwardTls, Tls, Validity};
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -34,21 +35,33 @@ pub(crate) fn read(server: &config::Server) -> Result<Option<Tls>, Error> {
 
 /// What is allowed, and should not stay as it is.
 pub(crate) fn warnings(tls: &Tls) -> Vec<Warning> {
-    let left = tls.validity().days_left();
+    let validity = Some(tls.validity());
+    warnings_of("server.tls", "clients", validity, tls.open_private_key())
+}
+
+/// The same of what this server shows to nodes.
+pub(crate) fn outward_warnings(tls: &OutwardTls) -> Vec<Warning> {
+    warnings_of("nodes.tls", "nodes", tls.validity(), tls.open_private_key())
+}
+
+fn warnings_of(section: &str, others: &str, validity: Option<Validity>, open: Option<&Path>) -> Vec<Warning> {
+    let left = validity.map(|validity| validity.days_left());
     let dates = match left {
-        None => Some("does not hold yet: clients refuse it; wait, or set this machine's clock".to_owned()),
-        Some(..0) => Some("has run out: clients refuse it; renew it".to_owned()),
-        Some(days @ ..DAYS_LEFT_MIN) => Some(format!("holds for {days} more days; renew it")),
-        Some(_) => None,
+        Some(None) => Some(format!(
+            "does not hold yet: {others} refuse it; wait, or set this machine's clock"
+        )),
+        Some(Some(..0)) => Some(format!("has run out: {others} refuse it; renew it")),
+        Some(Some(days @ ..DAYS_LEFT_MIN)) => Some(format!("holds for {days} more days; renew it")),
+        Some(Some(_)) | None => None,
     };
     let dates = dates.map(|what| Warning {
-        hurts: left.is_none_or(|days| days < 0),
-        text: format!("server.tls.certificate {what}"),
+        hurts: left.flatten().is_none_or(|days| days < 0),
+        text: format!("{section}.certificate {what}"),
     });
-    let open = tls.open_private_key().map(|path| Warning {
+    let open = open.map(|path| Warning {
         hurts: false,
         text: format!(
-            "server.tls.private_key: everybody on this machine may read {}; chmod 600 it",
+            "{section}.private_key: everybody on this machine may read {}; chmod 600 it",
             path.display()
         ),
     });

@@ -144,14 +144,18 @@ pub fn socket(folder: &Path, name: &str) -> PathBuf {
 
 /// Writes the map that all servers of the cluster read.
 pub fn write_map(folder: &Path, version: u64, names: &[&str], replicas: usize) {
-    let nodes: Vec<String> = names
+    let nodes: Vec<(&str, String)> = names
         .iter()
-        .map(|name| {
-            format!(
-                "{{ name = \"{name}\", addresses = [\"unix:{}\"] }}",
-                socket(folder, name).display()
-            )
-        })
+        .map(|name| (*name, format!("unix:{}", socket(folder, name).display())))
+        .collect();
+    write_map_of(folder, version, &nodes, replicas);
+}
+
+/// The same, of nodes at those addresses.
+pub fn write_map_of(folder: &Path, version: u64, nodes: &[(&str, String)], replicas: usize) {
+    let nodes: Vec<String> = nodes
+        .iter()
+        .map(|(name, address)| format!("{{ name = \"{name}\", addresses = [\"{address}\"] }}"))
         .collect();
     let text = format!(
         "version = {version}\nbuckets = 64\nreplicas = {replicas}\nnodes = [{}]\n",

@@ -44,6 +44,8 @@ struct Inner {
     heard: Instant,
     /// Why it is to end.
     why: Option<String>,
+    /// Why it was lost.
+    lost: Option<String>,
 }
 
 impl Wire {
@@ -56,6 +58,7 @@ impl Wire {
             awaited: Awaited::default(),
             heard: now,
             why: None,
+            lost: None,
         })))
     }
 
@@ -75,6 +78,11 @@ impl Wire {
     /// When it was last heard of.
     pub(crate) fn heard(&self) -> Instant {
         self.inner().heard
+    }
+
+    /// Why it was lost, where it was.
+    pub(crate) fn take_lost(&self) -> Option<String> {
+        self.inner().lost.take()
     }
 
     /// It is to be ended, for that reason.
@@ -207,6 +215,7 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
             (None, None) => "closed the connection before its answer".to_owned(),
         };
         let error = NodeError::unavailable(&inner.node, &why);
+        inner.lost = is_lost.then(|| why.clone());
         if is_lost {
             tracing::debug!(
                 node = inner.node,

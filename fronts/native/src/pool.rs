@@ -7,8 +7,8 @@ use crate::node::{NodeSession, State, Wire};
 use arc_swap::ArcSwap;
 use millpond_calls::{NodeCall, NodeError, Nodes, Outbound, Service};
 use millpond_fronts_answer::{Reach, Serving};
-use millpond_net::{Outward, Remote};
-use millpond_nodes::{Node, RetryOptions};
+use millpond_net::{Outward, OutwardTls, Remote, TlsTo};
+use millpond_nodes::{BucketMap, Node, RetryOptions, TLS};
 use millpond_wire_frame::Limits;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -39,6 +39,8 @@ pub struct PoolOptions {
     pub retry: RetryOptions,
     /// Sizes of frames.
     pub limits: Limits,
+    /// What TLS connections begin with; without it none is opened.
+    pub tls: Option<Arc<OutwardTls>>,
 }
 
 impl Default for PoolOptions {
@@ -54,11 +56,12 @@ impl Default for PoolOptions {
                 most: Duration::from_secs(1),
             },
             limits: Limits::default(),
+            tls: None,
         }
     }
 }
 
-/// What names of the map's addresses are known to mean. Somebody else looks them up: that blocks.
+/// What names of the map's addresses, HOST:PORT, are known to mean. Somebody else looks them up: that blocks.
 pub type Names = ArcSwap<HashMap<String, Vec<SocketAddr>>>;
 
 /// See this module.
@@ -66,8 +69,8 @@ pub struct NodePool {
     nodes: Arc<Nodes>,
     names: Arc<Names>,
     options: Arc<PoolOptions>,
-    /// By the nodes' names.
-    links: HashMap<String, Links>,
+    /// By the nodes as maps have them: calls by two maps, where a node has moved, may come by turns.
+    links: HashMap<Arc<Node>, Links>,
     /// The number of the next connection.
     next: u64,
     /// When connections are looked at next.
@@ -76,14 +79,13 @@ pub struct NodePool {
 
 /// The connections to one node.
 struct Links {
-    /// As the map has it. Where that changes, connections to where it was take no more calls.
     node: Arc<Node>,
     links: Vec<Link>,
-    /// Connections to where it was, until their calls have ended.
-    old: Vec<Link>,
     /// Attempts since the last that succeeded.
     failures: u32,
     retry_at: Option<Instant>,
+    /// Why the last one was lost.
+    lost: String,
     /// Which address is next.
     turn: usize,
 }
@@ -150,15 +152,14 @@ impl NodePool {
         let options = &self.options;
         let links = self
             .links
-            .entry(node.name.clone())
+            .entry(Arc::clone(node))
             .or_insert_with(|| Links::new(node));
-        links.moved(node);
         links.forget_ended(now, options.retry);
         let fewest = links.links.iter().map(|link| link.wire.awaited()).min();
         let is_crowded = fewest.is_none_or(|fewest| fewest >= SHARED_BY);
         if is_crowded && links.links.len() < options.connections_max {
-            match links.dial(&self.names.load(), now) {
-                Ok(to) => {
+            match links.dial(&self.names.load(), options.tls.as_ref(), now) {
+                Ok((to, tls)) => {
                     let number = self.next;
                     self.next += 1;
                     let wire = Wire::new(&node.name, self.nodes.counts(&node.name), now);
@@ -166,7 +167,12 @@ impl NodePool {
                         wire: wire.clone(),
                         limits: options.limits,
                     });
-                    asked.push(Outward::Open { number, to, session });
+                    asked.push(Outward::Open {
+                        number,
+                        to,
+                        tls,
+                        session,
+                    });
                     links.links.push(Link::new(number, wire, now));
                 }
                 Err(why) if links.links.is_empty() => return Err(why),
@@ -174,7 +180,9 @@ impl NodePool {
             }
         }
         let most = options.outstanding_max;
-        let fewest = links.links.iter_mut().min_by_key(|link| link.wire.awaited());
+        // A call waits for a connection that is being opened only while none is open.
+        let rank = |link: &&mut Link| (link.wire.state() == State::Opening, link.wire.awaited());
+        let fewest = links.links.iter_mut().min_by_key(rank);
         let link = fewest.ok_or_else(|| "has no connection".to_owned())?;
         if link.wire.awaited() >= most {
             return Err(format!("has {most} calls to answer already on each connection"));
@@ -193,24 +201,29 @@ impl NodePool {
         let options = Arc::clone(&self.options);
         let mut is_awaited = false;
         let map = self.nodes.map();
-        for (name, links) in &mut self.links {
+        for (node, links) in &mut self.links {
             links.forget_ended(now, options.retry);
-            // Calls that go by a map before this one may still be under way to a node that it has no more.
-            if map.as_ref().is_some_and(|map| map.find(name).is_none()) {
-                links.old.append(&mut links.links);
+            // Calls that go by a map before this one may still be under way to a node that it has no more, or has elsewhere.
+            let is_gone = |map: &Arc<BucketMap>| {
+                let found = map.find(&node.name).and_then(|index| map.node(index));
+                found != Some(&**node)
+            };
+            if map.as_ref().is_some_and(is_gone) {
+                let idle = links.links.extract_if(.., |link| link.wire.awaited() == 0);
+                asked.extend(idle.map(|link| Outward::Close { number: link.number }));
             }
-            let idle = links.old.extract_if(.., |link| link.wire.awaited() == 0);
-            asked.extend(idle.map(|link| Outward::Close { number: link.number }));
-            for link in links.links.iter_mut().chain(&mut links.old) {
+            for link in &mut links.links {
                 link.check(now, &options, asked);
                 is_awaited |= link.wire.awaited() > 0 || link.wire.state() == State::Opening;
             }
         }
-        let open = self
-            .links
-            .values()
-            .any(|links| !links.links.is_empty() || !links.old.is_empty());
+        // One that is gone is known no longer than its connections; of the others it is known when to try again.
+        self.links.retain(|node, links| {
+            let is_there = |map: &Arc<BucketMap>| map.nodes().contains(node);
+            !links.links.is_empty() || map.as_ref().is_none_or(is_there)
+        });
         let next = if is_awaited { CHECK } else { options.keep_alive / 4 };
+        let open = self.links.values().any(|links| !links.links.is_empty());
         self.check_at = open.then(|| now + next.max(CHECK));
     }
 }
@@ -239,8 +252,7 @@ impl<S: Service> Reach<S> for NodePool {
             self.check(now, asked);
         }
         for links in self.links.values_mut() {
-            // Of two calls of a turn the second may go by another map, where the node has moved.
-            for link in links.links.iter_mut().chain(&mut links.old) {
+            for link in &mut links.links {
                 if !link.out.is_empty() {
                     asked.push(Outward::Send {
                         number: link.number,
@@ -257,32 +269,21 @@ impl Links {
         Links {
             node: Arc::clone(node),
             links: Vec::new(),
-            old: Vec::new(),
             failures: 0,
             retry_at: None,
+            lost: String::new(),
             turn: 0,
         }
-    }
-
-    /// A call has the node as its map says. Where that is elsewhere, the connections here take no further call.
-    fn moved(&mut self, node: &Arc<Node>) {
-        if Arc::ptr_eq(&self.node, node) {
-            return;
-        }
-        if self.node.addresses != node.addresses {
-            self.old.append(&mut self.links);
-            (self.failures, self.retry_at, self.turn) = (0, None, 0);
-        }
-        self.node = Arc::clone(node);
     }
 
     /// Drops connections that are over; after one that was lost the next waits.
     fn forget_ended(&mut self, now: Instant, retry: RetryOptions) {
         let over = |link: &mut Link| matches!(link.wire.state(), State::Lost | State::Closed);
-        self.old.retain_mut(|link| !over(link));
         let mut lost = false;
         for link in self.links.extract_if(.., over) {
-            lost |= link.wire.state() == State::Lost;
+            if let Some(why) = link.wire.take_lost() {
+                (lost, self.lost) = (true, why);
+            }
         }
         if lost {
             let wait = retry.first.saturating_mul(2_u32.saturating_pow(self.failures));
@@ -293,45 +294,64 @@ impl Links {
         }
     }
 
-    /// Where the next connection leads.
-    fn dial(&mut self, names: &HashMap<String, Vec<SocketAddr>>, now: Instant) -> Result<Remote, String> {
+    /// Where the next connection leads, and how it is encrypted.
+    fn dial(
+        &mut self,
+        names: &HashMap<String, Vec<SocketAddr>>,
+        tls: Option<&Arc<OutwardTls>>,
+        now: Instant,
+    ) -> Result<(Remote, Option<TlsTo>), String> {
         if let Some(at) = self.retry_at.filter(|at| *at > now) {
             let ms = at.saturating_duration_since(now).as_millis();
             return Err(format!(
-                "was lost, and is connected to again in {ms} ms at the earliest"
+                "{}; it is connected to again in {ms} ms at the earliest",
+                self.lost
             ));
         }
-        let remotes: Vec<Remote> = self
+        let remotes: Vec<(Remote, Option<&str>)> = self
             .node
-            .addresses
-            .iter()
+            .usable_addresses(tls.is_some())
             .flat_map(|text| remotes(text, names))
             .collect();
-        let count = remotes.len();
         let turn = self.turn;
         self.turn = turn.wrapping_add(1);
-        let next = turn.checked_rem(count).and_then(|at| remotes.into_iter().nth(at));
-        next.ok_or_else(|| {
-            "has no address that can be used: servers call each other at IP:PORT, unix:PATH or a name that can be looked up, \
-             without TLS"
+        let next = turn
+            .checked_rem(remotes.len())
+            .and_then(|at| remotes.into_iter().nth(at));
+        let (to, host) = next.ok_or_else(|| {
+            "has no address that can be used: servers call each other at IP:PORT, unix:PATH, a name that can be looked up or, with \
+             nodes.tls, tls://HOST:PORT"
                 .to_owned()
-        })
+        })?;
+        let host = host.zip(tls).map(|(host, tls)| tls.to(host)).transpose();
+        Ok((to, host.map_err(|error| format!("cannot be reached: {error}"))?))
     }
 }
 
-/// Where an address of the map leads: nowhere by TLS, or where its name is not known.
-fn remotes(text: &str, names: &HashMap<String, Vec<SocketAddr>>) -> Vec<Remote> {
-    if text.starts_with("tls://") {
-        return Vec::new();
-    }
+/// Where an address of the map leads, and the host that a certificate has to name; nowhere, where its name is not known.
+fn remotes<'t>(text: &'t str, names: &HashMap<String, Vec<SocketAddr>>) -> Vec<(Remote, Option<&'t str>)> {
     if let Some(path) = text.strip_prefix("unix:") {
-        return vec![Remote::Unix(path.into())];
+        return vec![(Remote::Unix(path.into()), None)];
     }
-    match (text.parse(), names.get(text)) {
-        (Ok(address), _) => vec![Remote::Inet(address)],
-        (Err(_), Some(found)) => found.iter().copied().map(Remote::Inet).collect(),
+    let place = text.strip_prefix(TLS);
+    let host = place.map(|place| host_of(place));
+    let place = place.unwrap_or(text);
+    let found = match (place.parse(), names.get(place)) {
+        (Ok(address), _) => vec![address],
+        (Err(_), Some(found)) => found.clone(),
         (Err(_), None) => Vec::new(),
-    }
+    };
+    found
+        .into_iter()
+        .map(|address| (Remote::Inet(address), host))
+        .collect()
+}
+
+/// Of HOST:PORT; of an IPv6 address without its brackets.
+fn host_of(place: &str) -> &str {
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    bare.unwrap_or(host)
 }
 
 impl Link {
@@ -379,7 +399,10 @@ mod tests {
         let local: SocketAddr = ([127, 0, 0, 1], 7).into();
         let names = HashMap::from([("a.example:7".to_owned(), vec![local])]);
         let check = |text: &str, expected: &[&str]| {
-            let found: Vec<String> = remotes(text, &names).iter().map(ToString::to_string).collect();
+            let found = remotes(text, &names).into_iter();
+            let found: Vec<String> = found
+                .map(|(to, host)| format!("{to}{}", host.map_or(String::new(), |host| format!(" as {host}"))))
+                .collect();
             assert_eq!(found, expected, "{text}");
         };
         check("127.0.0.1:9", &["127.0.0.1:9"]);
@@ -387,6 +410,9 @@ mod tests {
         check("unix:/run/a", &["unix:/run/a"]);
         check("a.example:7", &["127.0.0.1:7"]);
         check("b.example:7", &[]);
-        check("tls://127.0.0.1:9", &[]);
+        check("tls://127.0.0.1:9", &["127.0.0.1:9 as 127.0.0.1"]);
+        check("tls://[::1]:9", &["[::1]:9 as ::1"]);
+        check("tls://a.example:7", &["127.0.0.1:7 as a.example"]);
+        check("tls://b.example:7", &[]);
     }
 }

@@ -278,7 +278,7 @@ fn a_node_that_is_not_there_is_named_and_reached_once_it_is_back() {
 #[test]
 fn addresses_that_cannot_be_used_are_said() {
     for (address, words) in [
-        ("tls://127.0.0.1:1", "without TLS"),
+        ("tls://127.0.0.1:1", "with nodes.tls, tls://HOST:PORT"),
         ("nowhere.example:1", "no address that can be used"),
         ("unix:/nowhere/at.all", "cannot be reached: No such file"),
     ] {
@@ -418,9 +418,9 @@ fn calls_of_one_turn_reach_a_node_where_each_of_their_maps_has_it() {
 
 #[test]
 fn a_connection_to_a_node_that_the_map_has_no_more_ends() {
-    let map_of = |version: u64, name: &str| {
+    let map_of = |version: u64, name: &str, address: &str| {
         let text = format!(
-            "version = {version}\nbuckets = 4\nnodes = [{{ name = \"{name}\", addresses = [\"127.0.0.1:1\"] }}]"
+            "version = {version}\nbuckets = 4\nnodes = [{{ name = \"{name}\", addresses = [\"{address}\"] }}]"
         );
         Arc::new(BucketMap::from_toml(&text).unwrap())
     };
@@ -455,9 +455,9 @@ fn a_connection_to_a_node_that_the_map_has_no_more_ends() {
         ..PoolOptions::default()
     };
     let proxy = Proxy::to(&address, pool);
-    assert_eq!(proxy.nodes.offer(map_of(1, "b")), Ok(true));
+    assert_eq!(proxy.nodes.offer(map_of(1, "b", &address)), Ok(true));
     assert_eq!(proxy.client().call(&payload(1, 0)), Ok(payload(1, 0)));
-    assert_eq!(proxy.nodes.offer(map_of(2, "c")), Ok(true));
+    assert_eq!(proxy.nodes.offer(map_of(2, "c", "127.0.0.1:1")), Ok(true));
     assert!(ended.recv().unwrap(), "it is kept open by pings");
     node.join().unwrap();
     proxy.transport.close(Duration::ZERO);

@@ -91,6 +91,8 @@ pub(crate) struct Link {
     pub(super) is_writable: bool,
     /// This side opens it, and the kernel has not said yet what came of that.
     pub(crate) is_connecting: bool,
+    /// This side opens it, and its session has not heard that it is open.
+    pub(crate) is_opening: bool,
     /// Why it could not be opened.
     pub(crate) error: Option<Errno>,
     /// Answers not yet sent, from `sent` on.
@@ -122,6 +124,7 @@ impl Link {
             // The first event says more.
             is_writable: true,
             is_connecting: false,
+            is_opening: false,
             error: None,
             out: Vec::new(),
             sent: 0,
@@ -132,7 +135,7 @@ impl Link {
 
     /// It is being opened by this side: the first event says that it is open, or why not.
     pub(crate) fn begin_connecting(&mut self) {
-        (self.is_connecting, self.is_writable) = (true, false);
+        (self.is_connecting, self.is_opening, self.is_writable) = (true, true, false);
     }
 
     /// Goes on to that phase, unless it is further.

@@ -20,7 +20,10 @@ impl<L: Local> Connection<L> {
         self.link.is_connecting = false;
         match rustix::net::sockopt::socket_error(&self.link.socket) {
             Ok(Ok(())) => {
-                self.session.opened(local);
+                if let Some(layer) = &mut self.link.layer {
+                    layer.begin(&mut self.link.out);
+                }
+                self.note_open(local);
                 true
             }
             Ok(Err(error)) | Err(error) => {
@@ -28,6 +31,14 @@ impl<L: Local> Connection<L> {
                 self.link.phase = Phase::Broken;
                 false
             }
+        }
+    }
+
+    /// Its session hears that it is open, once that is so: what its layer begins with has been said.
+    pub(super) fn note_open(&mut self, local: &L) {
+        if self.link.is_opening && !self.link.is_connecting && !self.link.is_shaking() {
+            self.link.is_opening = false;
+            self.session.opened(local);
         }
     }
 
@@ -52,6 +63,8 @@ impl<L: Local> Connection<L> {
     /// Its session hears that it is over.
     pub(crate) fn end_session(&mut self, local: &L) {
         let error = self.link.error.take().map(io::Error::from);
+        let of_layer = || self.link.layer.as_ref()?.failure().map(io::Error::other);
+        let error = error.or_else(of_layer);
         self.session.ended(local, error);
     }
 }

@@ -9,9 +9,11 @@ use crate::connection::{Connection, Link, Phase};
 use crate::mailbox::Key;
 use crate::outward::{self, Outward, Remote};
 use crate::session::{Local, Session};
+use crate::tls::{TlsLayer, TlsTo};
 use millpond_threads::contain;
 use rustix::io::Errno;
 use std::io;
+use std::sync::Arc;
 
 impl<L: Local> Loop<L> {
     /// Does what the sessions ask for, until they ask for nothing more.
@@ -26,7 +28,12 @@ impl<L: Local> Loop<L> {
             }
             for one in asked.drain(..) {
                 match one {
-                    Outward::Open { number, to, session } => self.open_outward(number, &to, session),
+                    Outward::Open {
+                        number,
+                        to,
+                        tls,
+                        session,
+                    } => self.open_outward(number, (&to, tls.as_ref()), session),
                     Outward::Send { number, bytes } => self.send_outward(number, &bytes),
                     Outward::Close { number } => {
                         if let Some(key) = self.outward.get(&number) {
@@ -56,7 +63,12 @@ impl<L: Local> Loop<L> {
         self.due.clear();
     }
 
-    fn open_outward(&mut self, number: u64, to: &Remote, mut session: Box<dyn Session<L>>) {
+    fn open_outward(
+        &mut self,
+        number: u64,
+        (to, tls): (&Remote, Option<&TlsTo>),
+        mut session: Box<dyn Session<L>>,
+    ) {
         let peer = match to {
             Remote::Inet(address) => RemoteAddr(Some(*address)),
             Remote::Unix(_) => RemoteAddr(None),
@@ -64,10 +76,17 @@ impl<L: Local> Loop<L> {
         let refused = |local: &L, session: &mut Box<dyn Session<L>>, error: io::Error| {
             contain(|| session.ended(local, Some(error)))
         };
-        let socket = match outward::begin(to) {
-            Ok(socket) => socket,
+        let counters = &self.net.counters;
+        let begin = |tls: &TlsTo| Ok(Box::new(TlsLayer::new(tls.begin()?, peer, Arc::clone(counters))) as _);
+        let layer = tls
+            .map(begin)
+            .transpose()
+            .map_err(io::Error::other::<rustls::Error>);
+        let begun = layer.and_then(|layer| Ok((layer, outward::begin(to)?)));
+        let (layer, socket) = match begun {
+            Ok(begun) => begun,
             Err(error) => {
-                if let Err(panic) = refused(&self.local, &mut session, error.into()) {
+                if let Err(panic) = refused(&self.local, &mut session, error) {
                     self.note_panic(peer, &panic);
                 }
                 return;
@@ -85,6 +104,7 @@ impl<L: Local> Loop<L> {
             return;
         }
         let mut link = Link::new(socket, peer, Kind::Opened(number), key);
+        link.layer = layer;
         link.begin_connecting();
         entry.insert(Connection::new(link, session, self.timers.now_s()));
         self.outward.insert(number, key);

@@ -1,7 +1,7 @@
 //! The files of TLS: PEM in, certificates and keys out, and whether a file has changed.
 //! Its invariant: no more than [`FILE_BYTES_MAX`] of a file are read.
 
-use super::{TlsFile, TlsFiles, problem};
+use super::{TlsFile, problem};
 use crate::Error;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -20,10 +20,10 @@ type Stamp = Option<([u64; 3], [i64; 4])>;
 
 /// What all of them were at one moment; files behind links are the ones that are meant.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Stamps([Stamp; 3]);
+pub(super) struct Stamps(Vec<Stamp>);
 
 impl Stamps {
-    pub(super) fn of(files: &TlsFiles) -> Stamps {
+    pub(super) fn of<'f>(files: impl IntoIterator<Item = &'f TlsFile>) -> Stamps {
         let stamp = |file: &TlsFile| {
             let found = std::fs::metadata(&file.path).ok()?;
             let times = [
@@ -34,11 +34,7 @@ impl Stamps {
             ];
             Some(([found.dev(), found.ino(), found.size()], times))
         };
-        Stamps([
-            stamp(&files.certificate),
-            stamp(&files.private_key),
-            files.client_certificates.as_ref().and_then(stamp),
-        ])
+        Stamps(files.into_iter().map(stamp).collect())
     }
 }
 

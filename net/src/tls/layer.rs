@@ -1,4 +1,4 @@
-//! TLS 1.3 as a byte layer.
+//! TLS 1.3 as a byte layer, of a connection that came or of one that this side opens.
 //!
 //! What was read is decrypted where it lies and joins the connection's input. Answers wait in `out` as they were written, and
 //! are encrypted once a turn, so that those of a turn share records. It decides nothing but what TLS does. Its invariants:
@@ -40,9 +40,34 @@ enum Progress {
     Over,
 }
 
+/// One end of a connection.
+pub(crate) trait Side {
+    /// What rustls has of it.
+    type Data;
+    /// This side opened the connection. It speaks first, and calls may wait for its handshake.
+    const OPENS: bool;
+
+    /// See rustls.
+    fn process<'c, 'i>(&'c mut self, bytes: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, Self::Data>;
+
+    /// Why it failed and what to do, for those who wait for it; without an error, the peer left before the handshake was done.
+    fn explain(&self, _error: Option<&rustls::Error>) -> Option<String> {
+        None
+    }
+}
+
+impl Side for UnbufferedServerConnection {
+    type Data = ServerConnectionData;
+    const OPENS: bool = false;
+
+    fn process<'c, 'i>(&'c mut self, bytes: &'i mut [u8]) -> UnbufferedStatus<'c, 'i, ServerConnectionData> {
+        self.process_tls_records(bytes)
+    }
+}
+
 /// One connection's TLS.
-pub(crate) struct TlsLayer {
-    tls: UnbufferedServerConnection,
+pub(crate) struct TlsLayer<S> {
+    tls: S,
     progress: Progress,
     /// Received, and not a whole record or handshake message.
     pending: Vec<u8>,
@@ -50,6 +75,8 @@ pub(crate) struct TlsLayer {
     sealed: usize,
     peer: RemoteAddr,
     counters: Arc<Counters>,
+    /// What ended it.
+    failure: Option<rustls::Error>,
 }
 
 /// What came of bytes.
@@ -61,12 +88,8 @@ struct Taken {
     error: Option<rustls::Error>,
 }
 
-impl TlsLayer {
-    pub(crate) fn new(
-        tls: UnbufferedServerConnection,
-        peer: RemoteAddr,
-        counters: Arc<Counters>,
-    ) -> TlsLayer {
+impl<S: Side> TlsLayer<S> {
+    pub(crate) fn new(tls: S, peer: RemoteAddr, counters: Arc<Counters>) -> TlsLayer<S> {
         TlsLayer {
             tls,
             progress: Progress::New,
@@ -74,6 +97,7 @@ impl TlsLayer {
             sealed: 0,
             peer,
             counters,
+            failure: None,
         }
     }
 
@@ -116,7 +140,7 @@ impl TlsLayer {
             let rest = bytes.get_mut(taken.used..).unwrap_or_default();
             let UnbufferedStatus {
                 mut discard, state, ..
-            } = self.tls.process_tls_records(rest);
+            } = self.tls.process(rest);
             let goes_on = match state {
                 Ok(ConnectionState::ReadTraffic(mut traffic)) => {
                     while let Some(Ok(record)) = traffic.next_record() {
@@ -168,9 +192,7 @@ impl TlsLayer {
     /// Puts TLS's alert about an error into `out`.
     fn complain(&mut self, out: &mut Vec<u8>) {
         // What was not taken is shown again: TLS may still count on it.
-        while let Ok(ConnectionState::EncodeTlsData(mut data)) =
-            self.tls.process_tls_records(&mut self.pending).state
-        {
+        while let Ok(ConnectionState::EncodeTlsData(mut data)) = self.tls.process(&mut self.pending).state {
             self.sealed = insert(&mut data, out, self.sealed);
         }
         self.progress = Progress::Over;
@@ -181,13 +203,10 @@ impl TlsLayer {
         &mut self,
         out: &mut Vec<u8>,
         mut room: usize,
-        mut encrypt: impl FnMut(
-            &mut WriteTraffic<'_, ServerConnectionData>,
-            &mut [u8],
-        ) -> Result<usize, EncryptError>,
+        mut encrypt: impl FnMut(&mut WriteTraffic<'_, S::Data>, &mut [u8]) -> Result<usize, EncryptError>,
     ) -> bool {
         loop {
-            match self.tls.process_tls_records(&mut self.pending).state {
+            match self.tls.process(&mut self.pending).state {
                 Ok(ConnectionState::WriteTraffic(mut traffic)) => {
                     out.resize(self.sealed + room, 0);
                     let written = encrypt(&mut traffic, &mut out[self.sealed..]);
@@ -217,7 +236,7 @@ impl TlsLayer {
 
 /// Puts what TLS has encrypted by itself behind the ciphertext, before what is still to be encrypted: its number is lower.
 /// Returns where the ciphertext ends.
-fn insert(data: &mut EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>, at: usize) -> usize {
+fn insert<D>(data: &mut EncodeTlsData<'_, D>, out: &mut Vec<u8>, at: usize) -> usize {
     let Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) = data.encode(&mut [])
     else {
         return at;
@@ -228,9 +247,16 @@ fn insert(data: &mut EncodeTlsData<'_, ServerConnectionData>, out: &mut Vec<u8>,
     at + len
 }
 
-impl Layer for TlsLayer {
+impl<S: Side> Layer for TlsLayer<S> {
     fn read_bytes_max(&self) -> usize {
         READ_BYTES
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        if S::OPENS && self.progress == Progress::New {
+            self.progress = Progress::Shaking;
+            self.failure = self.process(&mut [], &mut Vec::new(), out).error;
+        }
     }
 
     fn open(&mut self, received: &mut [u8], plain: &mut Vec<u8>, out: &mut Vec<u8>) -> Opened {
@@ -238,12 +264,13 @@ impl Layer for TlsLayer {
         let Taken { ended, error, .. } = self.receive(received, plain, out);
         if let Some(error) = error {
             self.complain(out);
-            let counter = match was_shaking {
-                true => &self.counters.handshakes_failed,
-                false => &self.counters.malformed,
-            };
-            counter.fetch_add(1, Ordering::Relaxed);
+            if was_shaking {
+                self.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);
+            } else if !S::OPENS {
+                self.counters.malformed.fetch_add(1, Ordering::Relaxed);
+            }
             let what = if was_shaking { "the TLS handshake" } else { "TLS" };
+            self.failure = Some(error.clone());
             limited!(info, self.counters.quiet, quiet::NOT_TLS, [peer = %self.peer, %error, was_shaking], "connection closed: {what} failed");
             return Opened::Failed;
         }
@@ -261,7 +288,8 @@ impl Layer for TlsLayer {
             return true;
         }
         if self.progress != Progress::Open {
-            return false;
+            // What waits for the handshake follows it.
+            return S::OPENS && self.is_shaking();
         }
         spare.clear();
         spare.extend_from_slice(&out[self.sealed..]);
@@ -295,6 +323,13 @@ impl Layer for TlsLayer {
         last
     }
 
+    fn failure(&self) -> Option<String> {
+        match &self.failure {
+            None if !self.is_shaking() => None,
+            error => self.tls.explain(error.as_ref()),
+        }
+    }
+
     fn is_shaking(&self) -> bool {
         matches!(self.progress, Progress::New | Progress::Shaking)
     }
@@ -309,7 +344,7 @@ impl Layer for TlsLayer {
 }
 
 /// A handshake that begins and does not end is counted.
-impl Drop for TlsLayer {
+impl<S> Drop for TlsLayer<S> {
     fn drop(&mut self) {
         if self.progress == Progress::Shaking {
             self.counters.handshakes_failed.fetch_add(1, Ordering::Relaxed);

@@ -3,6 +3,10 @@
 //! It opens no connection and looks no name up. Its invariant: a configuration that passes [`check`] has a bucket map, or knows
 //! where to follow one, and a table to spread by it.
 
+mod tls;
+
+pub use tls::Tls;
+
 use super::Config;
 use millpond_engines_features as features;
 use millpond_nodes::{BucketMap, MAP_BYTES_MAX, MapFile, Node};
@@ -26,6 +30,8 @@ pub struct Nodes {
     pub map: Option<MapSource>,
     /// The etcd that has the map, in place of `map`.
     pub etcd: Option<Etcd>,
+    /// How nodes are called whose addresses begin with `tls://`.
+    pub tls: Option<Tls>,
     /// Slow calls that may be sent to a second replica, in a thousand calls; 0 sends none.
     pub hedge_permille: u32,
     /// No call is sent to a second replica before it has waited for so many microseconds.
@@ -48,6 +54,7 @@ impl Default for Nodes {
             name: None,
             map: None,
             etcd: None,
+            tls: None,
             hedge_permille: 50,
             hedge_delay_us_min: 1000,
             connections_max: 2,
@@ -187,7 +194,8 @@ impl Nodes {
         };
         let etcd = self.etcd.iter_mut();
         let files = etcd.flat_map(|etcd| [&mut etcd.ca, &mut etcd.certificate, &mut etcd.private_key]);
-        map.into_iter().chain(files.flatten())
+        let tls = self.tls.iter_mut().flat_map(Tls::paths_mut);
+        map.into_iter().chain(files.flatten()).chain(tls)
     }
 }
 
@@ -209,6 +217,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
         check_table(config, name)?;
     }
     check_bounds(nodes)?;
+    nodes.tls.as_ref().map_or(Ok(()), Tls::check)?;
     match (&nodes.map, &nodes.etcd) {
         (Some(_), Some(_)) => {
             Err("nodes.map and nodes.etcd both say which nodes there are; leave one of them out".into())
@@ -291,16 +300,17 @@ fn check_map(nodes: &Nodes, source: &MapSource) -> Result<(), String> {
             "nodes.name is {name:?}, and the map has {names:?}; name one of them, or leave it out where this server has no keys"
         ));
     }
-    check_reachable(&map, nodes.name.as_deref()).map_err(|why| format!("nodes.map: {why}"))
+    check_reachable(&map, nodes.name.as_deref(), nodes.tls.is_some())
+        .map_err(|why| format!("nodes.map: {why}"))
 }
 
-/// Servers do not call each other by TLS yet: a node without another address could never be called.
-pub(crate) fn check_reachable(map: &BucketMap, this: Option<&str>) -> Result<(), String> {
-    let only_tls = |node: &&Node| node.addresses.iter().all(|address| address.starts_with("tls://"));
+/// A node without an address that this server can use could never be called.
+pub(crate) fn check_reachable(map: &BucketMap, this: Option<&str>, has_tls: bool) -> Result<(), String> {
     let mut others = map.nodes().iter().filter(|node| Some(node.name.as_str()) != this);
-    match others.find(only_tls) {
+    match others.find(|node| node.usable_addresses(has_tls).next().is_none()) {
         Some(node) => Err(format!(
-            "node {:?} has addresses by TLS alone, and servers call each other without it; give it another address too",
+            "node {:?} has addresses by TLS alone, and this server trusts nobody; write a section [nodes.tls] with the authority of \
+             the nodes' certificates, or give the node another address",
             node.name
         )),
         None => Ok(()),
@@ -426,8 +436,21 @@ mod tests {
             &format!(
                 "{TABLE}[nodes]\nmap = {{ version = 1, buckets = 4, nodes = [{{ name = \"a\", addresses = [\"tls://a:1\"] }}] }}"
             ),
-            Err("node \"a\" has addresses by TLS alone"),
+            Err(
+                "node \"a\" has addresses by TLS alone, and this server trusts nobody; write a section [nodes.tls]",
+            ),
         );
+        check(
+            &format!(
+                "{TABLE}[nodes]\nmap = {{ version = 1, buckets = 4, nodes = [{{ name = \"a\", addresses = [\"tls://a:1\"] }}] }}\n[nodes.tls]\nca = \"ca.pem\""
+            ),
+            Ok(()),
+        );
+        check(
+            &nodes("[nodes.tls]\ncertificate = \"a.pem\""),
+            Err("nodes.tls.certificate needs its key"),
+        );
+        check(&nodes("[nodes.tls]\ncaa = \"a.pem\""), Err("caa"));
         check(
             &nodes("[server.resp]\n[features.b]\npath = \"t\"\nspread = true\nresp_database = 0"),
             Err("features.b.resp_database: a table that is spread is not served by RESP"),

@@ -372,6 +372,10 @@ fn the_shipped_example_is_whole_and_true() {
         (&["ordered", "events"], format!("{:?}", config.ordered["events"])),
         (&["nodes"], format!("{:?}", Nodes::default())),
         (
+            &["nodes", "tls"],
+            format!("{:?}", config.nodes.as_ref().and_then(|nodes| nodes.tls.clone())),
+        ),
+        (
             &["nodes", "etcd"],
             format!("{:?}", config.nodes.as_ref().and_then(|nodes| nodes.etcd.clone())),
         ),
