@@ -20,6 +20,8 @@ pub struct HedgeOptions {
     pub saved_max: u32,
     /// No call is hedged earlier: below it, the scatter of latencies is the machine's, not a replica's.
     pub delay_min: Duration,
+    /// Calls are hedged after this, whatever is measured; after the 95th percentile where it is `None`.
+    pub delay_fixed: Option<Duration>,
 }
 
 impl Default for HedgeOptions {
@@ -29,6 +31,7 @@ impl Default for HedgeOptions {
             share_permille: 50,
             saved_max: 10,
             delay_min: Duration::from_micros(200),
+            delay_fixed: None,
         }
     }
 }
@@ -110,8 +113,11 @@ impl Hedging {
 
     /// How long a first copy has to itself; `None` while too little is known, or where hedging is off.
     pub fn delay(&self) -> Option<Duration> {
-        let p95 = self.latencies.p95().filter(|_| self.options.share_permille > 0)?;
-        Some(p95.max(self.options.delay_min))
+        if self.options.share_permille == 0 {
+            return None;
+        }
+        let measured = || Some(self.latencies.p95()?.max(self.options.delay_min));
+        self.options.delay_fixed.or_else(measured)
     }
 
     /// A call's first copy is sent.
@@ -330,6 +336,19 @@ mod tests {
             assert_eq!(hedging.delay(), delay);
             assert_eq!(hedging.begin(now).timer_at(), delay.map(|delay| now + delay));
         }
+    }
+
+    #[test]
+    fn a_delay_that_is_fixed_needs_no_measurement() {
+        let now = Instant::now();
+        let mut hedging = Hedging::new(HedgeOptions {
+            share_permille: 1000,
+            delay_fixed: Some(ms(3)),
+            ..HedgeOptions::default()
+        });
+        let mut attempt = hedging.begin(now);
+        assert_eq!(attempt.timer_at(), Some(now + ms(3)));
+        assert_eq!(hedging.on(&mut attempt, Timer, now + ms(3)), SendSecond);
     }
 
     #[test]

@@ -73,6 +73,7 @@ fn bed(replicas: usize) -> Bed {
         share_permille: 500,
         saved_max: 100,
         delay_min: Duration::from_millis(1),
+        ..HedgeOptions::default()
     };
     let server = Server {
         serves: 1,

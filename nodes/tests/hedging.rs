@@ -31,7 +31,7 @@ proptest! {
         steps in proptest::collection::vec((0_usize..8, 0_u64..20, event()), 1..300),
         share_permille in 0_u32..200,
     ) {
-        let options = HedgeOptions { share_permille, saved_max: 3, delay_min: Duration::from_millis(1) };
+        let options = HedgeOptions { share_permille, saved_max: 3, delay_min: Duration::from_millis(1), ..HedgeOptions::default() };
         let mut hedging = Hedging::new(options);
         let mut now = Instant::now();
         let mut calls: Vec<Option<Call>> = (0..8).map(|_| None).collect();

@@ -13,7 +13,7 @@ use millpond_wire_schema::payload::{Encoding, decode_map};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep_until, timeout};
 
 /// A pool of connections to one server, or to several that serve the same; clones share it.
 ///
@@ -204,17 +204,17 @@ impl Client {
         let first_link = reserved.link.clone();
         let mut timed = hedger.begin();
         let mut first = pin!(self.exchange(reserved, outgoing));
-        if let Some(delay) = hedger.delay() {
+        if let Some(second_at) = timed.second_at() {
             tokio::select! {
                 biased;
                 ended = &mut first => {
                     timed.ended(&ended);
                     return ended;
                 }
-                () = sleep(delay) => {}
+                () = sleep_until(second_at) => {}
             }
             if let Some(reserved) = self.pool.reserve_beside(&first_link)
-                && hedger.may_send()
+                && timed.may_send()
             {
                 let second = pin!(self.exchange(reserved, outgoing));
                 return race(hedger, &mut timed, first, second).await;

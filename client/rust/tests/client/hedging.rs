@@ -274,7 +274,7 @@ async fn a_measured_delay_needs_a_hundred_calls() {
         found.unwrap();
     }
     assert_eq!(client.hedge_counts(), HedgeCounts::default());
-    // The ninety-fifth of a hundred took 95 s.
+    // Ninety-five of a hundred took at most 94 s.
     let begun = tokio::time::Instant::now();
     let server = async {
         let [_, (second, seq)] = attempts(&mut peers).await;
@@ -284,6 +284,6 @@ async fn a_measured_delay_needs_a_hundred_calls() {
     };
     let (found, waited) = tokio::join!(hedged(&client, EMPTY), server);
     found.unwrap();
-    assert_eq!(waited.as_secs(), 95);
+    assert_eq!(waited.as_secs(), 94);
     assert_eq!(client.hedge_counts().sent, 1);
 }

@@ -4,7 +4,7 @@ use crate::peer::{Peer, answer, hold};
 use millpond_client_rust::schema::features_lookup::{Header, Lookup, Pool, RowType, Rows};
 use millpond_client_rust::schema::payload::{Encoder, Encoding, Payload};
 use millpond_client_rust::schema::{Field as _, infer::Data};
-use millpond_client_rust::{BucketMap, CallError, Code, NodesClient, NodesOptions, Status};
+use millpond_client_rust::{BucketMap, CallError, Code, HedgeOptions, NodesClient, NodesOptions, Status};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -376,12 +376,17 @@ async fn a_node_that_stopped_is_hedged_and_then_left_alone() {
     let (nodes, client) = nodes(2).await;
     let patient = NodesOptions {
         node_timeout: Duration::from_secs(600),
+        // Later than a busy machine answers, and for every call: a node that is only slow is no matter here.
+        hedge: HedgeOptions {
+            share_permille: 1000,
+            saved_max: 1000,
+            delay_fixed: Some(Duration::from_secs(1)),
+            ..HedgeOptions::default()
+        },
         ..NodesOptions::default()
     };
     let client = NodesClient::new((*client.map()).clone(), patient).unwrap();
-    for _ in 0..100 {
-        check(&client.lookup(&lookup(0..200), None).await.unwrap(), 0..200, 1);
-    }
+    check(&client.lookup(&lookup(0..200), None).await.unwrap(), 0..200, 1);
     nodes[1].does(Does::Silent);
     let before = nodes[1].asked.lock().unwrap().len();
     for _ in 0..50 {
@@ -389,7 +394,7 @@ async fn a_node_that_stopped_is_hedged_and_then_left_alone() {
     }
     let stuck = nodes[1].asked.lock().unwrap().len() - before;
     let counts = client.counts();
-    assert!((1..10).contains(&stuck), "{stuck} copies went to it");
+    assert!((1..25).contains(&stuck), "{stuck} copies went to it");
     assert!(counts.hedged > 0 && counts.missing == 0, "{counts:?}");
 }
 
