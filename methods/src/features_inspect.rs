@@ -3,12 +3,13 @@
 
 use crate::{Served, at_once, find};
 use millpond_catalog::Catalog;
-use millpond_engines_features::Table;
+use millpond_engines_features::{Keys, Table};
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Field as _, Status, features_inspect as schema};
+use std::borrow::Cow;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
-    at_once::<schema::Call<'static>, _>(call, payload, |_, decoded| {
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
         let tables = match decoded.table {
             Some(name) => {
                 find("feature table", &catalog.tables, &name)?;
@@ -21,7 +22,9 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
                 .collect(),
         };
         let tables = tables.into_iter().flatten().collect();
-        Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&schema::Answer { tables }, out))
+        let node = call.calls.nodes().and_then(|nodes| nodes.options.name.clone());
+        let node = node.map(Cow::Owned);
+        Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&schema::Answer { node, tables }, out))
     })
 }
 
@@ -39,6 +42,10 @@ fn inspected(catalog: &Catalog, name: &str) -> Option<schema::Table<'static>> {
         table: name.to_owned().into(),
         version: table.version(),
         held: versions.map(|table| table.version()).collect(),
+        slot: match table.keys() {
+            Keys::U64 => None,
+            Keys::Text { slot } => Some(slot.clone().into()),
+        },
         columns: columns.collect(),
         dim: table.dim() as u64,
         rows: table.rows(),

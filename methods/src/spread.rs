@@ -6,7 +6,6 @@
 
 mod ask;
 mod part;
-mod pooling;
 mod route;
 mod under_way;
 mod whole;
@@ -119,7 +118,7 @@ fn spread(catalog: &Catalog, lookup: schema::Lookup<'_>, bytes_max: usize) -> Re
             return Err(Status::new(Code::BadArgument, ex));
         }
     };
-    let pooled = pooling::Pooled::of(lookup.pool, lookup.offsets, lookup.row_type);
+    let pooled = schema::Pooled::of(lookup.pool, lookup.offsets, lookup.row_type);
     let ask = Ask {
         table: lookup.table.into_owned(),
         columns: lookup
@@ -128,8 +127,7 @@ fn spread(catalog: &Catalog, lookup: schema::Lookup<'_>, bytes_max: usize) -> Re
             .map(std::borrow::Cow::into_owned)
             .collect(),
         row_type: match pooled {
-            // They are pooled as they are, and converted then.
-            Some(_) => schema::RowType::F32,
+            Some(_) => schema::Pooled::ASKED,
             None => lookup.row_type,
         },
         at_version: lookup.at_version,

@@ -1,4 +1,4 @@
-//! From a key to its bucket. Not where a key lies inside a table: `engines/features` has that.
+//! From a text to its key, and from a key to its bucket. Not where a key lies inside a table: `engines/features` has that.
 //!
 //! These functions are part of the format (docs/formats/bucket-map.md). A feature shard is chosen by the upper half of the same
 //! hash and a slot by its product with an odd seed, so the bucket is taken from the lower half: the keys of a bucket are as evenly
@@ -11,6 +11,16 @@ pub fn hash(key: u64) -> u64 {
     h = (h ^ (h >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     h = (h ^ (h >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     h ^ (h >> 31)
+}
+
+/// The key of a text: FNV-1a, 64 bits, over the bytes of `slot`, one zero byte, and those of the text (docs/decisions/0015), as
+/// tables have it.
+pub fn text_key(slot: &str, text: impl AsRef<[u8]>) -> u64 {
+    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let step = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(PRIME);
+    let slot = slot.as_bytes().iter().fold(OFFSET_BASIS, step);
+    text.as_ref().iter().fold(step(slot, &0), step)
 }
 
 /// The bucket of a key, of so many.
@@ -39,6 +49,14 @@ mod tests {
         check(42, 0xa759_ea27_d472_7622, [0, 829, 3399, 54_386]);
         check(1 << 32, 0xd820_b7e9_10b0_f93f, [0, 65, 267, 4272]);
         check(u64::MAX, 0xb4d0_55fc_f2cb_bd7b, [0, 948, 3884, 62_155]);
+    }
+
+    #[test]
+    fn texts_have_the_keys_that_tables_give_them() {
+        assert_eq!(text_key("", ""), 0xaf63_bd4c_8601_b7df);
+        assert_eq!(text_key("a", "bc"), 0xab40_f682_0d40_b523);
+        assert_eq!(text_key("ab", "c"), 0xfd61_c083_ef20_0867);
+        assert_eq!(text_key("genre", "drama"), 0x58b9_7987_c916_3bff);
     }
 
     #[test]

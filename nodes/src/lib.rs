@@ -52,7 +52,7 @@ pub use current::CurrentMap;
 pub use error::Error;
 pub use fan_out::{CopyId, FanOut, Missing, Outcome, ToSend, Verdict};
 pub use file::{MapFile, NodeFile};
-pub use hash::{bucket_of, hash};
+pub use hash::{bucket_of, hash, text_key};
 pub use hedge::{Action, Attempt, Event, HedgeOptions, Hedging, Sent};
 pub use latencies::Latencies;
 pub use map::{BucketMap, Node, NodeIndex};

@@ -54,7 +54,7 @@ pub use millpond_nodes::{BucketMap, HedgeOptions, RetryOptions};
 pub use millpond_wire_frame as frame;
 pub use millpond_wire_schema as schema;
 pub use millpond_wire_schema::{Code, Status, payload::Encoding};
-pub use nodes::{NodesClient, NodesCounts, NodesOptions};
+pub use nodes::{NodesClient, NodesCounts, NodesOptions, Token};
 pub use options::Options;
 pub use push::{Push, PushHandler};
 pub use tls::{Tls, TlsIdentity};

@@ -3,23 +3,28 @@
 //! It chooses no node and decides no retry: `nodes` (the crate) does, as it does for servers that forward lookups. Its
 //! invariants: a call keeps the map that it began with, and what it answers is all of one version of the table.
 
+mod any;
 mod cluster;
 mod drive;
 #[cfg(feature = "membership")]
 mod followed;
 mod settings;
+mod texts;
 
-pub use settings::{NodesCounts, NodesOptions};
+pub use settings::{NodesCounts, NodesOptions, Token};
 
 use crate::CallError;
 use cluster::Cluster;
 use millpond_nodes::BucketMap;
-use millpond_wire_schema::features_lookup::{Lookup, Pool, Rows};
+use millpond_wire_schema::features_lookup::{Lookup, Rows};
+use millpond_wire_schema::{FeaturesLookup, Method as _};
 use settings::Counted;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
+use texts::Slots;
+use tokio::time::Instant;
 
 /// A client of all nodes of a bucket map; clones share it.
 ///
@@ -36,6 +41,7 @@ struct Shared {
     options: NodesOptions,
     current: RwLock<Arc<Cluster>>,
     counted: Arc<Counted>,
+    slots: Slots,
     /// It ends with the last clone.
     #[cfg(feature = "membership")]
     membership: std::sync::OnceLock<millpond_membership::Membership>,
@@ -53,6 +59,7 @@ impl NodesClient {
                 options,
                 current: RwLock::new(cluster),
                 counted: Arc::default(),
+                slots: Slots::default(),
                 #[cfg(feature = "membership")]
                 membership: std::sync::OnceLock::new(),
             }),
@@ -114,37 +121,44 @@ impl NodesClient {
     /// not asked; a node that fails or is slow is made up for by replicas.
     ///
     /// Keys all of whose replicas failed, or did not answer by the deadline, are in [`Rows::missing`]; they count as not found.
+    /// `texts` are hashed here, in the slot that a node says the table has. Bags are pooled here, as one server with all rows
+    /// pools them.
     ///
     /// # Errors
-    /// [`CallError::Unsendable`] for `texts` and pools, which nodes cannot answer for one another; the error of a node where the
-    /// call is wrong, or where no key has an answer; [`CallError::Timeout`] likewise.
+    /// [`CallError::Unsendable`] for a call that no server takes; the error of a node where the call is wrong, or where no key has
+    /// an answer; [`CallError::Timeout`] likewise.
     pub async fn lookup(
         &self,
         lookup: &Lookup<'_>,
         deadline: Option<Duration>,
     ) -> Result<Rows<'static>, CallError> {
-        let refused = |detail: &str| CallError::Unsendable {
-            method: "features.lookup".to_owned(),
-            detail: detail.to_owned(),
-        };
-        let Some(keys) = &lookup.keys else {
-            return Err(refused(
-                "`texts` over nodes; send `keys`, the hashes of the texts",
-            ));
-        };
-        if lookup.pool != Pool::None {
-            return Err(refused(
-                "`pool` over nodes; ask for rows and pool them, or ask one server that forwards lookups",
-            ));
+        let started = Instant::now();
+        lookup.check().map_err(|error| CallError::Unsendable {
+            method: FeaturesLookup::NAME.to_owned(),
+            detail: error.to_string(),
+        })?;
+        match &lookup.keys {
+            Some(keys) => self.look_up_keys(lookup, keys.clone(), deadline, started).await,
+            None => self.look_up_texts(lookup, deadline, started).await,
         }
+    }
+
+    async fn look_up_keys(
+        &self,
+        lookup: &Lookup<'_>,
+        keys: Vec<u64>,
+        deadline: Option<Duration>,
+        started: Instant,
+    ) -> Result<Rows<'static>, CallError> {
         let (keys, inverse) = match lookup.unique {
-            false => (keys.clone(), None),
+            false => (keys, None),
             true => {
-                let (keys, inverse) = distinct(keys);
+                let (keys, inverse) = distinct(&keys);
                 (keys, Some(inverse))
             }
         };
-        let asked = drive::Asked::new(lookup, keys, deadline);
+        let token = self.shared.options.token.as_ref();
+        let asked = drive::Asked::new(lookup, keys, token, (deadline, started));
         let rows = drive::look_up(self.cluster(), asked, &self.shared.options, &self.shared.counted).await?;
         Ok(Rows { inverse, ..rows })
     }

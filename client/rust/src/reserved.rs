@@ -1,4 +1,4 @@
-//! Puts `_deadline_ms` and `_priority` into a payload that is already encoded.
+//! Puts `_deadline_ms`, `_priority` and `_token` into a payload that is already encoded.
 //!
 //! It is not a decoder: it looks at a map's header and its end, never at what lies between. Its invariant: a valid map
 //! without the keys comes out as a valid map with them, every other byte of its entries unchanged.
@@ -28,8 +28,29 @@ pub(crate) fn insert(encoding: Encoding, payload: &[u8], gained: Gained) -> Resu
     }
 }
 
-/// The new entries go first, right behind the header, which counts them.
+/// A msgpack payload with a token besides.
+pub(crate) fn with_token(payload: &[u8], token: &str) -> Result<Vec<u8>, String> {
+    insert_entries(payload, 1, |encoder| {
+        encoder.key("_token");
+        encoder.text(token);
+    })
+}
+
 fn insert_msgpack(payload: &[u8], gained: Gained) -> Result<Vec<u8>, String> {
+    insert_entries(payload, gained.entries().count(), |encoder| {
+        for (key, number) in gained.entries() {
+            encoder.key(key);
+            encoder.uint(number);
+        }
+    })
+}
+
+/// So many new entries go first, right behind the header, which counts them.
+fn insert_entries(
+    payload: &[u8],
+    count: usize,
+    write: impl FnOnce(&mut Encoder<'_>),
+) -> Result<Vec<u8>, String> {
     let (entries, body) = match payload {
         [tag @ 0x80..=0x8f, body @ ..] => (usize::from(tag & 0x0f), body),
         [0xde, a, b, body @ ..] => (usize::from(u16::from_be_bytes([*a, *b])), body),
@@ -43,11 +64,8 @@ fn insert_msgpack(payload: &[u8], gained: Gained) -> Result<Vec<u8>, String> {
     };
     let mut out = Vec::with_capacity(payload.len() + 48);
     let mut encoder = Encoder::new(&mut out, Encoding::Msgpack, false);
-    encoder.begin_map(entries + gained.entries().count());
-    for (key, number) in gained.entries() {
-        encoder.key(key);
-        encoder.uint(number);
-    }
+    encoder.begin_map(entries + count);
+    write(&mut encoder);
     out.extend_from_slice(body);
     Ok(out)
 }
@@ -113,6 +131,14 @@ mod tests {
             }
             assert_eq!(after, before);
         }
+    }
+
+    #[test]
+    fn a_token_goes_beside_what_is_there() {
+        let out = with_token(&encode(Encoding::Msgpack, &map(3)), "secret").unwrap();
+        let mut after = decode_map(Encoding::Msgpack, &out).unwrap();
+        assert_eq!(after.0.remove(0), ("_token".into(), Value::Text("secret".into())));
+        assert_eq!(after, map(3));
     }
 
     #[test]

@@ -2,14 +2,13 @@
 //! It sends nothing. Its invariant: its answer is complete, or it is an error, once [`millpond_nodes::FanOut`] says so.
 
 use super::ask::Ask;
-use super::pooling::{Pooled, Rows};
 use super::route::Route;
 use super::whole::Whole;
 use crate::features_lookup::distinct;
 use millpond_calls::{NodeAnswer, NodeError, OutboundTimer};
 use millpond_nodes::{CopyId, FanOut, NodeIndex, Outcome};
 use millpond_wire_payload::Payload;
-use millpond_wire_schema::features_lookup::{self as schema, Merge, Missing};
+use millpond_wire_schema::features_lookup::{self as schema, Asked, Merge, Missing, Pooled, Unfit};
 use millpond_wire_schema::{Code, Status};
 use std::time::Instant;
 
@@ -42,7 +41,6 @@ pub(super) struct Nodes {
     is_empty: bool,
     pub(super) fan: Option<FanOut<Status>>,
     merge: Merge,
-    bytes_max: usize,
     /// Set for the next hedge.
     pub(super) timer: Option<(Instant, OutboundTimer)>,
 }
@@ -72,7 +70,6 @@ impl Nodes {
             inverse,
             is_empty,
             fan: None,
-            bytes_max,
             timer: None,
         }
     }
@@ -96,18 +93,6 @@ impl Nodes {
         self.fan.as_ref().is_none_or(FanOut::is_complete)
     }
 
-    /// Why a part of so many keys, right as it is, is none of an answer: nodes cannot help that. `beside` is what the call's
-    /// other parts hold.
-    fn unfit(&self, part: &schema::Part<'_>, keys: usize, beside: usize) -> Option<Status> {
-        if part.dim == 0 && part.row_type == schema::RowType::U8 && !part.values.is_empty() {
-            return Some(varies(&self.ask.table));
-        }
-        let row_bytes = part.dim.saturating_mul(part.row_type.bytes());
-        let is_whole = keys.checked_mul(row_bytes) == Some(part.values.len());
-        let bytes = self.keys.len().saturating_mul(row_bytes).saturating_add(beside);
-        (is_whole && bytes > self.bytes_max).then(|| too_large(bytes, self.bytes_max))
-    }
-
     /// What a node answered to a copy; `beside` is what the call's other parts hold.
     ///
     /// # Errors
@@ -120,56 +105,40 @@ impl Nodes {
         answer: Result<schema::Part<'_>, NodeError>,
         now: Instant,
     ) -> Result<(), Status> {
-        let mut is_wrong = match (&self.fan, &answer) {
-            (Some(fan), Ok(part)) => self.unfit(part, fan.positions(copy).len(), beside),
-            _ => None,
-        };
         let Some(fan) = self.fan.as_mut() else {
             return Ok(());
         };
-        let mut routing = route.routing();
-        let part = match answer {
-            Ok(part) => match self.merge.check(&part, fan.positions(copy).len(), at_version) {
-                _ if is_wrong.is_some() => Err(Outcome::Rows {
-                    version: part.version,
-                    active: part.active,
-                }),
-                Ok(()) => Ok(part),
-                Err(error) => {
-                    let name = route.name(node);
-                    Err(Outcome::Lost(lies(name, &error.to_string())))
-                }
-            },
-            Err(error) => {
-                if error.is_answer && is_callers_fault(error.status.code) {
-                    is_wrong = Some(error.status.clone());
-                }
-                Err(outcome(error))
-            }
+        let name = route.name(node);
+        let asked = Asked {
+            table: &self.ask.table,
+            keys: fan.positions(copy).len(),
+            at_version,
+            beside,
         };
-        let part = match part {
-            Ok(part) => part,
-            Err(outcome) => {
-                let verdict = fan.on(copy, outcome, &mut routing, now);
-                if verdict.reset {
-                    self.merge.reset();
-                }
-                return is_wrong.map_or(Ok(()), Err);
-            }
-        };
-        let outcome = Outcome::Rows {
+        let rows = |part: &schema::Part<'_>| Outcome::Rows {
             version: part.version,
             active: part.active,
         };
-        let verdict = fan.on(copy, outcome, &mut routing, now);
+        let checked = answer.map(|part| (self.merge.check(&part, &asked), part));
+        let (outcome, part, is_wrong) = match checked {
+            Ok((Ok(()), part)) => (rows(&part), Some(part), None),
+            Ok((Err(Unfit::Call(status)), part)) => (rows(&part), None, Some(status)),
+            Ok((Err(Unfit::Node(error)), _)) => (Outcome::Lost(lies(name, &error.to_string())), None, None),
+            Err(error) => {
+                let is_wrong = error.is_answer && error.status.code.is_of_the_call();
+                let status = is_wrong.then(|| error.status.clone());
+                (outcome(error), None, status)
+            }
+        };
+        let verdict = fan.on(copy, outcome, &mut route.routing(), now);
         if verdict.reset {
             self.merge.reset();
         }
-        if verdict.take {
+        if let Some(part) = part.filter(|_| verdict.take) {
             let placed = self.merge.place(&part, fan.positions(copy));
-            placed.map_err(|error| lies(route.name(node), &error.to_string()))?;
+            placed.map_err(|error| lies(name, &error.to_string()))?;
         }
-        Ok(())
+        is_wrong.map_or(Ok(()), Err)
     }
 
     /// Nobody waits longer.
@@ -208,13 +177,10 @@ impl Nodes {
             missing,
         };
         if let Some(pooled) = &self.pooled {
-            let rows = Rows {
-                dim,
-                found: if self.is_empty { &[] } else { merge.found() },
-                values: merge.values(),
-                default_row: default_row(&self.ask, version).or_else(|| self.absent_row(&merge)),
-            };
-            whole.values = pooled.pool(&rows);
+            let default_row = default_row(&self.ask, version);
+            let missing = self.fan.as_ref().map_or(&[][..], FanOut::missing);
+            let missing = missing.iter().flat_map(|left| left.positions.iter().copied());
+            whole.values = pooled.of_merged(&merge, default_row, missing);
             (whole.rows, whole.row_type) = (pooled.bags(), pooled.row_type());
         }
         if !self.is_empty {
@@ -257,35 +223,6 @@ impl Nodes {
         }
         Ok(missing)
     }
-
-    /// The row that a node answered for a key that is not there.
-    fn absent_row(&self, merge: &Merge) -> Option<Vec<f32>> {
-        // A node that is down may leave most of a large call without an answer: each key is looked at once.
-        let mut has_row = vec![true; self.keys.len()];
-        let missing = self.fan.as_ref().map_or(&[][..], FanOut::missing);
-        for at in missing.iter().flat_map(|left| &left.positions) {
-            if let Some(has_row) = has_row.get_mut(*at as usize) {
-                *has_row = false;
-            }
-        }
-        let is_found = |at: usize| {
-            merge
-                .found()
-                .get(at / 8)
-                .is_some_and(|byte| byte >> (at % 8) & 1 == 1)
-        };
-        let mut keys = has_row.iter().enumerate();
-        let (at, _) = keys.find(|(at, has_row)| !is_found(*at) && **has_row)?;
-        let row_bytes = merge.dim() * size_of::<f32>();
-        let row = merge.values().get(at * row_bytes..(at + 1) * row_bytes)?;
-        Some(
-            row.as_chunks()
-                .0
-                .iter()
-                .map(|bytes| f32::from_le_bytes(*bytes))
-                .collect(),
-        )
-    }
 }
 
 /// Reads the answer of a node.
@@ -313,76 +250,10 @@ fn lies(name: &str, why: &str) -> Status {
     )
 }
 
-fn varies(table: &str) -> Status {
-    let ex = format!(
-        "table {table:?} has rows that vary in length, which are not put together from several servers; ask each with `map`"
-    );
-    Status::new(Code::BadArgument, ex)
-}
-
-fn too_large(bytes: usize, limit: usize) -> Status {
-    let ex = format!(
-        "the answer would hold {bytes} bytes of rows; the limit is {limit} (ask for fewer keys a call)"
-    );
-    Status::new(Code::TooLarge, ex)
-}
-
 fn outcome(error: NodeError) -> Outcome<Status> {
     match (error.is_answer, error.status.code) {
         (false, _) => Outcome::Lost(error.status),
         (true, Code::VersionGone) => Outcome::VersionGone(error.status),
         (true, _) => Outcome::Refused(error.status),
-    }
-}
-
-/// Whether every other node would say the same.
-fn is_callers_fault(code: Code) -> bool {
-    matches!(
-        code,
-        Code::BadArgument
-            | Code::KeyNotFound
-            | Code::Decoding
-            | Code::TooLarge
-            | Code::Unauthenticated
-            | Code::Forbidden
-            | Code::UnknownMethod
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use millpond_wire_schema::features_lookup::RowType;
-
-    #[test]
-    fn a_right_part_that_is_none_of_an_answer_is_not_its_nodes_fault() {
-        let check = |row_type, dim, values: usize, beside, expected: Option<Code>| {
-            let ask = Ask {
-                table: "films".to_owned(),
-                columns: Vec::new(),
-                row_type,
-                at_version: None,
-            };
-            let nodes = Nodes::new(ask, None, vec![1, 2, 3, 4], false, 100);
-            let part = schema::Part {
-                version: 1,
-                active: 1,
-                dim,
-                row_type,
-                found: vec![0].into(),
-                values: vec![0; values].into(),
-            };
-            let found = nodes.unfit(&part, 2, beside).map(|status| status.code);
-            assert_eq!(found, expected, "{part:?} beside {beside}");
-        };
-        check(RowType::F32, 6, 48, 4, None);
-        // With the call's other tables.
-        check(RowType::F32, 6, 48, 5, Some(Code::TooLarge));
-        check(RowType::F32, 7, 56, 0, Some(Code::TooLarge));
-        // What does not hold what it says is a lie, however large.
-        check(RowType::F32, usize::MAX, 48, 0, None);
-        check(RowType::F32, 0, 48, 0, None);
-        check(RowType::U8, 0, 0, 0, None);
-        check(RowType::U8, 0, 11, 0, Some(Code::BadArgument));
     }
 }

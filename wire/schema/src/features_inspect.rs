@@ -16,6 +16,8 @@ schema! {
 schema! {
     /// An answer.
     answer Answer {
+        /// Which node of the bucket map the server is, where it is one.
+        node: Optional<Text>,
         /// The tables, by name.
         tables: List<Table<'static>>,
     }
@@ -30,6 +32,8 @@ schema! {
         version: UInt,
         /// Versions that served before and still answer at_version, the last one first.
         held: List<UInt>,
+        /// The slot in which texts are hashed to keys; absent where keys are numbers.
+        slot: Optional<Text>,
         /// What a row has, in this order.
         columns: List<Column<'static>>,
         /// Numbers of a row of an answer: of all columns together.

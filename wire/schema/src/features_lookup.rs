@@ -4,11 +4,13 @@
 mod merge;
 mod missing;
 mod part;
+mod pooled;
 mod rows;
 
-pub use merge::Merge;
+pub use merge::{Asked, Merge, Unfit};
 pub use missing::Missing;
 pub use part::Part;
+pub use pooled::Pooled;
 pub use rows::{Header, RowType, Rows};
 
 use crate::declare::{either, schema};
@@ -138,6 +140,14 @@ impl Field for Pool {
 }
 
 impl Lookup<'_> {
+    /// Whether a server would take it, as far as it can be said without the table.
+    ///
+    /// # Errors
+    /// The key that is wrong.
+    pub fn check(&self) -> Read<()> {
+        fits(self)
+    }
+
     /// Keys asked for.
     pub fn count(&self) -> usize {
         let texts = self.texts.as_ref().map(Vec::len);

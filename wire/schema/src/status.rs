@@ -86,6 +86,23 @@ codes! {
     NodeUnavailable = 30116, 503, true;
 }
 
+impl Code {
+    /// Whether every server that could answer would say the same of a call: asking another one is of no use.
+    pub fn is_of_the_call(self) -> bool {
+        matches!(
+            self,
+            Code::BadArgument
+                | Code::KeyNotFound
+                | Code::Decoding
+                | Code::RootNotMap
+                | Code::TooLarge
+                | Code::Unauthenticated
+                | Code::Forbidden
+                | Code::UnknownMethod
+        )
+    }
+}
+
 /// An error as it goes over the wire: `{code, ex, retryable}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {

@@ -3,8 +3,9 @@
 
 use super::NodesOptions;
 use crate::{CallError, Client, Options};
-use millpond_nodes::{BucketMap, Node, NodeIndex, Routing};
+use millpond_nodes::{BucketMap, Node, NodeIndex, Routing, TLS};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tokio::time::Instant;
 
 pub(super) struct Cluster {
     map: Arc<BucketMap>,
@@ -55,6 +56,20 @@ impl Cluster {
         self.clients.get(node.get())
     }
 
+    /// All nodes.
+    pub(super) fn nodes(&self) -> Vec<NodeIndex> {
+        let nodes = self.map.nodes().iter();
+        nodes.filter_map(|node| self.map.find(&node.name)).collect()
+    }
+
+    /// Takes the node out of some that is asked next for what each of them could answer.
+    pub(super) fn take_next(&self, left: &mut Vec<NodeIndex>) -> Option<NodeIndex> {
+        let now = Instant::now().into_std();
+        let next = self.routing().replicas.choose(left, now).node();
+        let at = left.iter().position(|node| *node == next)?;
+        Some(left.swap_remove(at))
+    }
+
     pub(super) fn name(&self, node: NodeIndex) -> &str {
         self.map.node(node).map_or("", |node| &node.name)
     }
@@ -62,11 +77,17 @@ impl Cluster {
 
 /// A client of one node, which connects when it is called.
 fn client(node: &Node, options: &Options) -> Result<Client, CallError> {
-    let has_tls = node.addresses.iter().any(|address| address.starts_with("tls://"));
+    let addresses: Vec<&str> = node.usable_addresses(options.tls.is_some()).collect();
+    let addresses = match addresses.as_slice() {
+        // What is missing is said by the client.
+        [] => node.addresses.join(","),
+        usable => usable.join(","),
+    };
+    let has_tls = addresses.starts_with(TLS);
     let options = Options {
         tls: options.tls.clone().filter(|_| has_tls),
         hedge: None,
         ..options.clone()
     };
-    Client::unconnected(&node.addresses.join(","), options)
+    Client::unconnected(&addresses, options)
 }

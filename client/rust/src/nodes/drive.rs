@@ -3,11 +3,14 @@
 //! It decides nothing about nodes. Its invariant: every copy that was sent is reported once, however late, and also where the
 //! caller has gone.
 
+use super::any::ask_any;
 use super::cluster::Cluster;
 use super::{Counted, NodesOptions};
-use crate::{CallError, Code, Status};
+use crate::{CallError, Code, Status, Token, reserved};
 use millpond_nodes::{CopyId, FanOut, NodeIndex, Outcome, ToSend};
-use millpond_wire_schema::features_lookup::{Lookup, Merge, Missing, Part, RowType, Rows};
+use millpond_wire_schema::features_lookup::{
+    self as schema, Lookup, Merge, Missing, Part, Pool, Pooled, RowType, Rows, Unfit,
+};
 use millpond_wire_schema::payload::{Encoder, Encoding, Payload};
 use millpond_wire_schema::{FeaturesLookup, Field as _, Method as _};
 use std::sync::Arc;
@@ -18,25 +21,37 @@ use tokio::time::{Instant, sleep_until};
 
 /// What is asked, for the time after the caller has gone.
 pub(super) struct Asked {
-    table: String,
+    /// As it was asked, with each of its keys once where it asks for that.
+    lookup: Lookup<'static>,
     keys: Vec<u64>,
-    at_version: Option<u64>,
-    columns: Vec<String>,
-    row_type: RowType,
+    pooled: Option<Pooled>,
+    token: Option<Token>,
     deadline: Option<Duration>,
     started: Instant,
 }
 
 impl Asked {
-    pub(super) fn new(lookup: &Lookup<'_>, keys: Vec<u64>, deadline: Option<Duration>) -> Asked {
+    /// Of the time that began at `started`.
+    pub(super) fn new(
+        lookup: &Lookup<'_>,
+        keys: Vec<u64>,
+        token: Option<&Token>,
+        (deadline, started): (Option<Duration>, Instant),
+    ) -> Asked {
+        let pooled = Pooled::of(lookup.pool, lookup.offsets.clone(), lookup.row_type);
+        let lookup = Lookup {
+            keys: None,
+            texts: None,
+            unique: false,
+            ..lookup.clone()
+        };
         Asked {
-            table: lookup.table.to_string(),
+            lookup: Lookup::own(lookup),
             keys,
-            at_version: lookup.at_version,
-            columns: lookup.columns.iter().map(ToString::to_string).collect(),
-            row_type: lookup.row_type,
+            pooled,
+            token: token.cloned(),
             deadline,
-            started: Instant::now(),
+            started,
         }
     }
 
@@ -44,22 +59,41 @@ impl Asked {
         self.started.checked_add(self.deadline?)
     }
 
-    fn payload(&self, keys: &[u64], at_version: Option<u64>, map: u64) -> Vec<u8> {
-        let lookup = Lookup {
-            table: self.table.as_str().into(),
+    /// What is left of the call's time.
+    fn left(&self) -> Option<Duration> {
+        Some(self.expires_at()?.saturating_duration_since(Instant::now()))
+    }
+
+    /// As what nodes are asked for rows.
+    fn row_type(&self) -> RowType {
+        self.pooled
+            .as_ref()
+            .map_or(self.lookup.row_type, |_| Pooled::ASKED)
+    }
+
+    /// What a node is asked for: rows of some keys.
+    fn payload(&self, keys: &[u64], at_version: Option<u64>, map: u64) -> Result<Vec<u8>, CallError> {
+        self.written(&Lookup {
             keys: Some(keys.to_vec()),
-            texts: None,
             at_version,
-            pool: Default::default(),
+            pool: Pool::None,
             offsets: Vec::new(),
-            columns: self.columns.iter().map(|column| column.as_str().into()).collect(),
-            row_type: self.row_type,
-            unique: false,
+            row_type: self.row_type(),
             map: Some(map),
-        };
+            ..self.lookup.clone()
+        })
+    }
+
+    fn written(&self, lookup: &Lookup<'_>) -> Result<Vec<u8>, CallError> {
         let mut payload = Vec::new();
-        Lookup::write(&lookup, &mut Encoder::new(&mut payload, Encoding::Msgpack, false));
-        payload
+        Lookup::write(lookup, &mut Encoder::new(&mut payload, Encoding::Msgpack, false));
+        let Some(Token(token)) = &self.token else {
+            return Ok(payload);
+        };
+        reserved::with_token(&payload, token).map_err(|detail| CallError::Unsendable {
+            method: FeaturesLookup::NAME.to_owned(),
+            detail,
+        })
     }
 
     fn late(&self, cluster: &Cluster, node: NodeIndex) -> CallError {
@@ -81,10 +115,16 @@ pub(super) async fn look_up(
     if asked.keys.is_empty() {
         return of_no_keys(&cluster, &asked, options).await;
     }
-    let merge = Merge::new(asked.keys.len(), asked.row_type, options.answer_bytes_max);
+    let merge = Merge::new(asked.keys.len(), asked.row_type(), options.answer_bytes_max);
     let begun = {
         let (mut routing, now) = (cluster.routing(), Instant::now().into_std());
-        FanOut::new(&asked.table, &asked.keys, asked.at_version, &mut routing, now)
+        FanOut::new(
+            &asked.lookup.table,
+            &asked.keys,
+            asked.lookup.at_version,
+            &mut routing,
+            now,
+        )
     };
     let fan_out = begun.map_err(|error| CallError::Unsendable {
         method: FeaturesLookup::NAME.to_owned(),
@@ -109,37 +149,33 @@ pub(super) async fn look_up(
     })
 }
 
-/// A call without keys is answered by any node: the version and how wide rows are.
+/// A call without keys is answered by any node: the version, how wide rows are, and the rows of bags without a key.
 async fn of_no_keys(
     cluster: &Cluster,
     asked: &Asked,
     options: &NodesOptions,
 ) -> Result<Rows<'static>, CallError> {
-    let payload = asked.payload(&[], asked.at_version, cluster.map().version());
-    let mut last = None;
-    for node in cluster.map().nodes() {
-        let client = cluster
-            .map()
-            .find(&node.name)
-            .and_then(|node| cluster.client(node));
-        let Some(client) = client else { continue };
-        let timeout = options.node_timeout;
-        let ended = client
-            .call_within(FeaturesLookup::NAME, &payload, asked.deadline, timeout)
-            .await;
-        match ended.and_then(|answer| read_whole(&answer, &node.name)) {
-            Ok(rows) => return Ok(rows),
-            Err(error) if is_of_the_call(&error) => return Err(error),
-            Err(error) => last = Some(error),
-        }
-    }
-    Err(last.unwrap_or_else(|| CallError::Map("the map has no node".to_owned())))
+    let payload = asked.written(&Lookup {
+        keys: Some(Vec::new()),
+        map: Some(cluster.map().version()),
+        ..asked.lookup.clone()
+    })?;
+    let read = |answer: &[u8], node: &str| read_whole(answer, node);
+    ask_any(
+        cluster,
+        FeaturesLookup::NAME,
+        &payload,
+        || asked.left(),
+        options,
+        read,
+    )
+    .await
 }
 
 fn read_whole(answer: &[u8], node: &str) -> Result<Rows<'static>, CallError> {
     Payload::new(Encoding::Msgpack, answer)
         .and_then(|answer| Ok(Rows::own(Rows::decode(&answer)?.0)))
-        .map_err(|error| lies(node, &error))
+        .map_err(|error| lies(node, FeaturesLookup::NAME, &error))
 }
 
 /// A call under way.
@@ -162,10 +198,18 @@ impl Drive {
                 .expire(&mut self.cluster.routing(), |_| error.clone());
         }
         let missing = self.missing();
+        let pooled = self.asked.pooled.as_ref().map(|pooled| {
+            let positions = self.fan_out.missing().iter();
+            let missing = positions.flat_map(|left| left.positions.iter().copied());
+            (pooled.row_type(), pooled.of_merged(&self.merge, None, missing))
+        });
         let merge = std::mem::replace(&mut self.merge, Merge::new(0, RowType::None, 0));
         let rows = match (ended, merge.version()) {
             (Err(error), _) => Err(error),
-            (Ok(()), Some(_)) => Ok(merge.into_rows(missing)),
+            (Ok(()), Some(_)) => Ok(match pooled {
+                None => merge.into_rows(missing),
+                Some((row_type, values)) => merge.into_pooled_rows(row_type, &values, missing),
+            }),
             (Ok(()), None) => Err(self.first_error()),
         };
         // The caller may have left.
@@ -210,19 +254,21 @@ impl Drive {
             let payload = self
                 .asked
                 .payload(keys, sent.at_version, self.cluster.map().version());
-            let left = self
-                .asked
-                .expires_at()
-                .map(|at| at.saturating_duration_since(Instant::now()));
+            let left = self.asked.left();
             let (cluster, timeout) = (self.cluster.clone(), self.node_timeout);
             self.copies.spawn(async move {
                 let Some(client) = cluster.client(sent.node) else {
                     let error = CallError::Map("a node is not in its map".to_owned());
                     return (sent, Err(error));
                 };
-                let ended = client
-                    .call_within(FeaturesLookup::NAME, &payload, left, timeout)
-                    .await;
+                let ended = match payload {
+                    Ok(payload) => {
+                        client
+                            .call_within(FeaturesLookup::NAME, &payload, left, timeout)
+                            .await
+                    }
+                    Err(error) => Err(error),
+                };
                 (sent, ended)
             });
         }
@@ -236,29 +282,49 @@ impl Drive {
         };
         let payload = match Payload::new(Encoding::Msgpack, &answer) {
             Ok(payload) => payload,
-            Err(error) => return self.failed(sent, lies(self.cluster.name(sent.node), &error)),
+            Err(error) => return self.failed(sent, self.lies(sent.node, &error)),
         };
-        let part = Part::decode(&payload).and_then(|part| {
-            // After the call's end its merge has gone, and its rows are not taken.
-            if !self.fan_out.is_complete() {
-                let keys = self.fan_out.keys(sent.copy).len();
-                self.merge.check(&part, keys, sent.at_version)?;
-            }
-            Ok(part)
-        });
-        let part = match part {
+        let part = match Part::decode(&payload) {
             Ok(part) => part,
-            Err(error) => return self.failed(sent, lies(self.cluster.name(sent.node), &error)),
+            Err(error) => return self.failed(sent, self.lies(sent.node, &error)),
+        };
+        // After the call's end its merge has gone, and its rows are not taken.
+        let checked = match self.fan_out.is_complete() {
+            true => Ok(()),
+            false => self.merge.check(
+                &part,
+                &schema::Asked {
+                    table: &self.asked.lookup.table,
+                    keys: self.fan_out.positions(sent.copy).len(),
+                    at_version: sent.at_version,
+                    beside: 0,
+                },
+            ),
+        };
+        let is_wrong = match checked {
+            Ok(()) => None,
+            Err(Unfit::Call(status)) => Some(CallError::Status(status)),
+            Err(Unfit::Node(error)) => {
+                return self.failed(sent, self.lies(sent.node, &error));
+            }
         };
         let outcome = Outcome::Rows {
             version: part.version,
             active: part.active,
         };
-        if self.report(sent.copy, outcome) {
-            let placed = self.merge.place(&part, self.fan_out.positions(sent.copy));
-            placed.map_err(|error| lies(self.cluster.name(sent.node), &error))?;
+        let takes = self.report(sent.copy, outcome);
+        match is_wrong {
+            Some(error) => Err(error),
+            None if takes => {
+                let placed = self.merge.place(&part, self.fan_out.positions(sent.copy));
+                placed.map_err(|error| self.lies(sent.node, &error))
+            }
+            None => Ok(()),
         }
-        Ok(())
+    }
+
+    fn lies(&self, node: NodeIndex, error: &dyn std::error::Error) -> CallError {
+        lies(self.cluster.name(node), FeaturesLookup::NAME, error)
     }
 
     fn failed(&mut self, sent: ToSend, error: CallError) -> Result<(), CallError> {
@@ -331,28 +397,18 @@ impl Drive {
 }
 
 /// Whether every node would answer so: the call is wrong.
-fn is_of_the_call(error: &CallError) -> bool {
+pub(super) fn is_of_the_call(error: &CallError) -> bool {
     match error {
         CallError::Unsendable { .. } => true,
-        CallError::Status(status) => matches!(
-            status.code,
-            Code::BadArgument
-                | Code::KeyNotFound
-                | Code::Decoding
-                | Code::RootNotMap
-                | Code::TooLarge
-                | Code::Unauthenticated
-                | Code::Forbidden
-                | Code::UnknownMethod
-        ),
+        CallError::Status(status) => status.code.is_of_the_call(),
         _ => false,
     }
 }
 
-fn lies(node: &str, error: &dyn std::error::Error) -> CallError {
+pub(super) fn lies(node: &str, method: &str, error: &dyn std::error::Error) -> CallError {
     CallError::Protocol {
         addr: node.to_owned(),
-        detail: format!("the answer to features.lookup: {error}"),
+        detail: format!("the answer to {method}: {error}"),
     }
 }
 

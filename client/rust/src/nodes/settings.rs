@@ -2,6 +2,7 @@
 
 use crate::Options;
 use millpond_nodes::{HedgeOptions, RetryOptions};
+use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub struct NodesOptions {
     pub node_timeout: Duration,
     /// Bytes of rows that one answer may have.
     pub answer_bytes_max: usize,
+    /// What opens the methods, where the nodes ask for a token.
+    pub token: Option<Token>,
 }
 
 impl Default for NodesOptions {
@@ -31,7 +34,18 @@ impl Default for NodesOptions {
             retry: RetryOptions::default(),
             node_timeout: Duration::from_secs(1),
             answer_bytes_max: 256 << 20,
+            token: None,
         }
+    }
+}
+
+/// A secret: it is not in its debug form.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(pub String);
+
+impl fmt::Debug for Token {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("(not shown)")
     }
 }
 

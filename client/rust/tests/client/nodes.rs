@@ -325,27 +325,59 @@ async fn a_call_that_is_wrong_ends_with_the_nodes_error_and_is_not_repeated() {
     // The nodes have answered: they are not left out.
     nodes.iter().for_each(|node| node.does(Does::Serve(1, None)));
     check(&client.lookup(&lookup([7]), None).await.unwrap(), [7], 1);
-    for (call, expected) in [
-        (
-            Lookup {
-                keys: None,
-                texts: Some(Vec::new()),
-                ..lookup([])
-            },
-            "`texts`",
-        ),
-        (
-            Lookup {
-                pool: Pool::Sum,
-                ..lookup([])
-            },
-            "`pool`",
-        ),
-    ] {
-        let error = client.lookup(&call, None).await.unwrap_err();
-        assert!(error.to_string().contains(expected), "{error}");
-        assert!(!error.may_have_run());
-    }
+    let call = Lookup {
+        pool: Pool::Sum,
+        offsets: vec![0, 2],
+        ..lookup([7])
+    };
+    let error = client.lookup(&call, None).await.unwrap_err();
+    assert!(error.to_string().contains("key \"offsets\""), "{error}");
+    assert!(!error.may_have_run());
+}
+
+#[tokio::test]
+async fn an_answer_that_would_be_too_large_is_an_error_of_the_call() {
+    let (_nodes, client) = nodes(2).await;
+    let small = NodesOptions {
+        answer_bytes_max: 200 * 8 - 1,
+        ..options()
+    };
+    let client = NodesClient::new((*client.map()).clone(), small).unwrap();
+    let error = client.lookup(&lookup(0..200), None).await.unwrap_err();
+    let CallError::Status(status) = &error else {
+        panic!("{error}")
+    };
+    assert!(
+        status.code == Code::TooLarge && status.ex.contains("1600 bytes"),
+        "{error}"
+    );
+    // No node is to blame.
+    assert_eq!(client.counts().failed, 0);
+    check(&client.lookup(&lookup(0..199), None).await.unwrap(), 0..199, 1);
+}
+
+#[tokio::test]
+async fn bags_are_pooled_over_all_nodes() {
+    let (_nodes, client) = nodes(1).await;
+    let keys = [1, 3, 5, 2, 7, 9];
+    let check = async |pool, row_type, expected: Data| {
+        let call = Lookup {
+            pool,
+            row_type,
+            offsets: vec![0, 3, 3, 4, 6],
+            ..lookup(keys)
+        };
+        let rows = client.lookup(&call, None).await.unwrap();
+        assert_eq!((rows.dim, rows.row_type, rows.values), (2, row_type, expected));
+        assert_eq!(rows.found.to_vec(), [0b11_0111]);
+    };
+    // A bag of keys that are not there is the row of such a key.
+    let sums = vec![9.0, 3.0, 0.0, 0.0, 0.0, 0.0, 16.0, 2.0];
+    check(Pool::Sum, RowType::F32, Data::F32(sums)).await;
+    let means = vec![3.0, 1.0, 0.0, 0.0, 0.0, 0.0, 8.0, 1.0];
+    check(Pool::Mean, RowType::F64, Data::F64(means)).await;
+    let largest = vec![5.0, 1.0, 0.0, 0.0, 0.0, 0.0, 9.0, 1.0];
+    check(Pool::Max, RowType::F32, Data::F32(largest)).await;
 }
 
 #[tokio::test]

@@ -1,12 +1,41 @@
 //! The whole answer of a call whose keys went to several nodes: each part's rows are copied once, to where their keys stand.
 //!
-//! It asks nobody and knows no node. Its invariants: a part that does not fit is refused whole, and its node is to blame; the answer
-//! is allocated once, after its size was checked; what it holds is all of one version.
+//! It asks nobody and knows no node. Its invariants: a part that does not fit is refused whole, and it is said whether its node is to
+//! blame; the answer is allocated once, after its size was checked; what it holds is all of one version.
 
 use super::{Header, Missing, Part, RowType, Rows};
 use crate::infer::Data;
 use crate::payload::{Encoder, PayloadError, Read};
+use crate::{Code, Status};
 use std::borrow::Cow;
+
+/// What a node was asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The table's name.
+    pub table: &'a str,
+    /// How many of the keys.
+    pub keys: usize,
+    /// The version, where it was to be a certain one.
+    pub at_version: Option<u64>,
+    /// Bytes of rows that the answer has beside these, of the call's other tables.
+    pub beside: usize,
+}
+
+/// Why a part is not taken.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Unfit {
+    /// It is not what its node was asked for: another node may answer better.
+    Node(PayloadError),
+    /// It is right, and no node could answer so that the call can be answered.
+    Call(Status),
+}
+
+impl From<PayloadError> for Unfit {
+    fn from(error: PayloadError) -> Unfit {
+        Unfit::Node(error)
+    }
+}
 
 /// The parts that have come.
 #[derive(Debug)]
@@ -40,11 +69,33 @@ impl Merge {
         }
     }
 
-    /// Holds a part against what its node was asked for: so many keys, of this version or of any.
+    /// Holds a part against what its node was asked for.
     ///
     /// # Errors
-    /// What does not fit. Nothing is to be placed then.
-    pub fn check(&self, part: &Part<'_>, keys: usize, at_version: Option<u64>) -> Read<()> {
+    /// What does not fit, and whether its node is to blame. Nothing is to be placed then.
+    pub fn check(&self, part: &Part<'_>, asked: &Asked<'_>) -> Result<(), Unfit> {
+        self.check_shape(part, asked.keys, asked.at_version)?;
+        let row_bytes = part.dim.saturating_mul(part.row_type.bytes());
+        let bytes = self.keys.saturating_mul(row_bytes).saturating_add(asked.beside);
+        if bytes > self.bytes_max {
+            let most = self.bytes_max;
+            let ex = format!(
+                "the answer would hold {bytes} bytes of rows; the limit is {most} (ask for fewer keys a call)"
+            );
+            return Err(Unfit::Call(Status::new(Code::TooLarge, ex)));
+        }
+        if part.dim == 0 && !part.values.is_empty() {
+            let ex = format!(
+                "table {:?} has rows that vary in length, which are not put together from several servers; ask each with `map`",
+                asked.table
+            );
+            return Err(Unfit::Call(Status::new(Code::BadArgument, ex)));
+        }
+        Ok(())
+    }
+
+    /// Whether it says what was asked for, and holds what it says.
+    fn check_shape(&self, part: &Part<'_>, keys: usize, at_version: Option<u64>) -> Read<()> {
         let bad =
             |key, found: String, expected: String| Err(PayloadError::invalid(found, expected).under(key));
         let asked = |version: u64| at_version.is_none_or(|asked| asked == version);
@@ -61,15 +112,11 @@ impl Merge {
             return bad("found", format!("{} bytes", part.found.len()), expected);
         }
         let row_bytes = part.dim.saturating_mul(part.row_type.bytes());
-        if Some(part.values.len()) != keys.checked_mul(row_bytes) {
+        // Bytes without a number of them a row are rows that vary in length: of no node's fault.
+        let varies = part.dim == 0 && part.row_type == RowType::U8;
+        if !varies && Some(part.values.len()) != keys.checked_mul(row_bytes) {
             let expected = format!("{keys} rows of {} numbers", part.dim);
             return bad("values", format!("{} bytes", part.values.len()), expected);
-        }
-        let bytes = self.keys.saturating_mul(row_bytes);
-        if bytes > self.bytes_max {
-            let (most, keys) = (self.bytes_max, self.keys);
-            let expected = format!("at most {most} bytes for all {keys} keys (ask for fewer keys a call)");
-            return bad("values", format!("{bytes} bytes"), expected);
         }
         match self.shape {
             // Another version may have other columns: the caller decides which one it takes.
@@ -153,6 +200,28 @@ impl Merge {
         self.values
     }
 
+    /// The row that was answered for a key that is not there, of rows of 32-bit floats; of the keys that are `missing` none was.
+    pub(super) fn absent_row(&self, missing: impl Iterator<Item = u32>) -> Option<Vec<f32>> {
+        // A node that is down may leave most of a large call without an answer: each key is looked at once.
+        let mut has_row = vec![true; self.keys];
+        for at in missing {
+            if let Some(has_row) = has_row.get_mut(at as usize) {
+                *has_row = false;
+            }
+        }
+        let is_found = |at: usize| {
+            self.found
+                .get(at / 8)
+                .is_some_and(|byte| byte >> (at % 8) & 1 == 1)
+        };
+        let mut keys = has_row.iter().enumerate();
+        let (at, _) = keys.find(|(at, has_row)| **has_row && !is_found(*at))?;
+        let row_bytes = self.dim().checked_mul(size_of::<f32>())?;
+        let row = self.values.get(at.checked_mul(row_bytes)?..)?.get(..row_bytes)?;
+        let numbers = row.as_chunks().0.iter();
+        Some(numbers.map(|bytes| f32::from_le_bytes(*bytes)).collect())
+    }
+
     /// Writes the answer as a server does that has all the keys.
     pub fn write(&self, missing: &[Missing<'static>], out: &mut Encoder<'_>) {
         let header = Header {
@@ -191,6 +260,26 @@ impl Merge {
             overlay_sequence: None,
             active: None,
             missing,
+        }
+    }
+
+    /// The same where its rows were pooled, by [`super::Pooled`].
+    pub fn into_pooled_rows(
+        self,
+        row_type: RowType,
+        values: &[u8],
+        missing: Vec<Missing<'static>>,
+    ) -> Rows<'static> {
+        let dim = self.dim();
+        let without_values = Merge {
+            values: Vec::new(),
+            ..self
+        };
+        Rows {
+            dim,
+            row_type,
+            values: row_type.numbers(values).unwrap_or(Data::U8(Vec::new())),
+            ..without_values.into_rows(missing)
         }
     }
 

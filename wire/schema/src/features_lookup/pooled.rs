@@ -1,11 +1,12 @@
 //! Pooling where the rows of a bag came from several nodes: after all of them are here.
-//! Its invariant: it gives what one server with all the rows gives, in the same order of additions.
+//! It knows no node. Its invariant: it gives what one server with all the rows gives, in the same order of additions.
 
+use super::{Merge, Pool, RowType};
 use millpond_tensor::{bf16, f16};
-use millpond_wire_schema::features_lookup::{Pool, RowType};
 
 /// How the rows of a call are pooled.
-pub(super) struct Pooled {
+#[derive(Debug, Clone)]
+pub struct Pooled {
     pool: Pool,
     offsets: Vec<u32>,
     /// As what the pooled numbers are answered.
@@ -13,16 +14,16 @@ pub(super) struct Pooled {
 }
 
 /// The rows of the keys, before they are pooled.
-pub(super) struct Rows<'a> {
-    pub(super) dim: usize,
-    pub(super) found: &'a [u8],
+struct Unpooled<'a> {
+    dim: usize,
+    found: &'a [u8],
     /// 32-bit floats, little-endian.
-    pub(super) values: &'a [u8],
+    values: &'a [u8],
     /// The row of a bag that has none, where it is known.
-    pub(super) default_row: Option<Vec<f32>>,
+    default_row: Option<Vec<f32>>,
 }
 
-impl Rows<'_> {
+impl Unpooled<'_> {
     fn is_found(&self, key: usize) -> bool {
         self.found
             .get(key / 8)
@@ -42,7 +43,8 @@ impl Rows<'_> {
 }
 
 impl Pooled {
-    pub(super) fn of(pool: Pool, offsets: Vec<u32>, row_type: RowType) -> Option<Pooled> {
+    /// Of a call that asks for a pool.
+    pub fn of(pool: Pool, offsets: Vec<u32>, row_type: RowType) -> Option<Pooled> {
         (pool != Pool::None).then_some(Pooled {
             pool,
             offsets,
@@ -50,16 +52,36 @@ impl Pooled {
         })
     }
 
-    pub(super) fn bags(&self) -> usize {
+    /// As what nodes are asked for the rows: they are pooled as they are, and converted then.
+    pub const ASKED: RowType = RowType::F32;
+
+    /// Bags, of which each has a row of the answer.
+    pub fn bags(&self) -> usize {
         self.offsets.len().saturating_sub(1)
     }
 
-    pub(super) fn row_type(&self) -> RowType {
+    /// As what the pooled numbers are answered.
+    pub fn row_type(&self) -> RowType {
         self.row_type
     }
 
-    /// The bytes of the pooled rows, one a bag.
-    pub(super) fn pool(&self, rows: &Rows<'_>) -> Vec<u8> {
+    /// The bytes of the pooled rows, one a bag. `default_row` is that of the table, where it is known; else a key without a row says
+    /// it, of those that have an answer (`missing` have none).
+    pub fn of_merged(
+        &self,
+        merge: &Merge,
+        default_row: Option<Vec<f32>>,
+        missing: impl Iterator<Item = u32>,
+    ) -> Vec<u8> {
+        self.pool(&Unpooled {
+            dim: merge.dim(),
+            found: merge.found(),
+            values: merge.values(),
+            default_row: default_row.or_else(|| merge.absent_row(missing)),
+        })
+    }
+
+    fn pool(&self, rows: &Unpooled<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bags() * rows.dim * self.row_type.bytes());
         let mut sums = vec![0.0_f32; rows.dim];
         for bag in self.offsets.windows(2) {
@@ -70,7 +92,7 @@ impl Pooled {
         out
     }
 
-    fn bag(&self, rows: &Rows<'_>, keys: std::ops::Range<usize>, pooled: &mut [f32]) {
+    fn bag(&self, rows: &Unpooled<'_>, keys: std::ops::Range<usize>, pooled: &mut [f32]) {
         let mut count = 0_u32;
         for key in keys.filter(|key| rows.is_found(*key)) {
             count += 1;
@@ -113,7 +135,7 @@ mod tests {
         let values: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
         let check = |pool, default_row: Option<Vec<f32>>, expected: &[f32]| {
             // Key 2 is not found.
-            let rows = Rows {
+            let rows = Unpooled {
                 dim: 2,
                 found: &[0b1011],
                 values: &values,
@@ -140,7 +162,7 @@ mod tests {
 
     #[test]
     fn pooled_numbers_are_converted_last() {
-        let rows = Rows {
+        let rows = Unpooled {
             dim: 1,
             found: &[1],
             values: &1.5_f32.to_le_bytes(),

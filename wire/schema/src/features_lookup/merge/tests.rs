@@ -46,10 +46,24 @@ fn answer(keys: &[u64], version: u64, dim: usize, row_type: RowType) -> Vec<u8> 
 fn add(merge: &mut Merge, answer: &[u8], positions: &[u32], at_version: Option<u64>) -> Result<(), String> {
     let payload = Payload::new(Encoding::Msgpack, answer).unwrap();
     let part = Part::decode(&payload).map_err(|error| error.to_string())?;
-    merge
-        .check(&part, positions.len(), at_version)
-        .and_then(|()| merge.place(&part, positions))
-        .map_err(|error| error.to_string())
+    let asked = Asked {
+        at_version,
+        ..asked(positions.len())
+    };
+    match merge.check(&part, &asked) {
+        Ok(()) => merge.place(&part, positions).map_err(|error| error.to_string()),
+        Err(Unfit::Node(error)) => Err(error.to_string()),
+        Err(Unfit::Call(status)) => Err(status.to_string()),
+    }
+}
+
+fn asked(keys: usize) -> Asked<'static> {
+    Asked {
+        table: "films",
+        keys,
+        at_version: None,
+        beside: 0,
+    }
 }
 
 proptest! {
@@ -103,7 +117,7 @@ proptest! {
         let before = merge.values().len();
         if let Ok(payload) = Payload::new(Encoding::Msgpack, &bytes)
             && let Ok(part) = Part::decode(&payload)
-            && merge.check(&part, 3, Some(7)).is_ok()
+            && merge.check(&part, &Asked { at_version: Some(7), ..asked(3) }).is_ok()
         {
             let _ = merge.place(&part, &[0, 4, 8]);
         }
@@ -137,11 +151,35 @@ fn a_part_that_lies_is_refused_whole() {
 }
 
 #[test]
-fn an_answer_that_would_be_too_large_is_not_allocated() {
-    let mut merge = Merge::new(1 << 10, RowType::U8, 1 << 10);
-    let error = add(&mut merge, &answer(&[1], 7, 2, RowType::U8), &[0], None).unwrap_err();
-    assert!(error.contains("at most 1024 bytes"), "{error}");
-    assert!(merge.values().is_empty());
+fn a_right_part_that_is_none_of_an_answer_is_not_its_nodes_fault() {
+    let check = |row_type, dim, values: usize, beside, expected: Result<(), Option<Code>>| {
+        let merge = Merge::new(4, row_type, 100);
+        let part = Part {
+            version: 1,
+            active: 1,
+            dim,
+            row_type,
+            found: vec![0].into(),
+            values: vec![0; values].into(),
+        };
+        let found = merge.check(&part, &Asked { beside, ..asked(2) });
+        let found = found.map_err(|unfit| match unfit {
+            Unfit::Call(status) => Some(status.code),
+            Unfit::Node(_) => None,
+        });
+        assert_eq!(found, expected, "{part:?} beside {beside}");
+        assert!(merge.values().is_empty());
+    };
+    check(RowType::F32, 6, 48, 4, Ok(()));
+    // With the call's other tables.
+    check(RowType::F32, 6, 48, 5, Err(Some(Code::TooLarge)));
+    check(RowType::F32, 7, 56, 0, Err(Some(Code::TooLarge)));
+    // What does not hold what it says is a lie, however large.
+    check(RowType::F32, usize::MAX, 48, 0, Err(None));
+    check(RowType::F32, 0, 48, 0, Err(None));
+    check(RowType::U8, 0, 0, 0, Ok(()));
+    // Rows that vary in length have no places.
+    check(RowType::U8, 0, 11, 0, Err(Some(Code::BadArgument)));
 }
 
 #[test]
