@@ -50,6 +50,7 @@ mod access {
 mod nodes {
     mod bad_input;
     mod changing;
+    mod client;
     pub(crate) mod cluster;
     mod etcd;
     mod failing;

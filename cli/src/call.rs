@@ -1,6 +1,8 @@
 //! `millpond call METHOD JSON`: one call over the native protocol, its answer printed as JSON.
 //! Its invariant: an error answer is printed with its code, and the exit code is 1.
 
+mod nodes;
+
 use crate::connect::{TlsFiles, connect, runtime};
 use anyhow::Context as _;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
@@ -17,7 +19,9 @@ Examples:
   millpond call rank '{\"user\": {\"id\": \"246\", \"age\": \"18-24\", \"gender\": \"M\", \"occupation\": \"student\"}, \"items\": [\"50\", \"181\"]}'
   millpond call run @request.json
   millpond call '*infos' --addr unix:/run/millpond.sock
-  millpond call '*ping' --addr tls://millpond.example:13503 --tls-ca ca.pem";
+  millpond call '*ping' --addr tls://millpond.example:13503 --tls-ca ca.pem
+  millpond call features.lookup '{\"table\": \"films\", \"keys\": [1, 2]}' --map nodes.toml
+  millpond call features.lookup @request.json --etcd http://10.0.0.9:2379 --cluster ranking";
 
 /// Calls one method of a running server.
 #[derive(Args)]
@@ -42,6 +46,8 @@ pub(crate) struct Call {
     #[arg(long)]
     raw: bool,
     #[command(flatten)]
+    nodes: nodes::Nodes,
+    #[command(flatten)]
     tls: TlsFiles,
 }
 
@@ -65,6 +71,12 @@ pub(crate) fn run(arguments: &Call) -> anyhow::Result<()> {
         return runtime.block_on(send(arguments, &payload, deadline));
     }
     let answer = runtime.block_on(async {
+        if arguments.nodes.are_named() {
+            let nodes = &arguments.nodes;
+            return nodes
+                .call(&arguments.method, &payload, deadline, &arguments.tls)
+                .await;
+        }
         let client = connect(&arguments.addr, &arguments.tls).await?;
         let payload = payload.as_bytes();
         let answer = client.call_raw(&arguments.method, Encoding::Json, payload, Some(deadline));
@@ -118,7 +130,6 @@ fn show_bytes_within(value: &mut Value, depth: usize) {
     };
 }
 
-/// Sends the call and returns once it is written.
 /// The payload's text: as it was given, or that of a file or of standard input.
 fn payload(given: &str) -> anyhow::Result<Cow<'_, str>> {
     if given == "-" {
@@ -132,6 +143,7 @@ fn payload(given: &str) -> anyhow::Result<Cow<'_, str>> {
     Ok(Cow::Owned(read))
 }
 
+/// Sends the call and returns once it is written.
 async fn send(arguments: &Call, payload: &str, deadline: Duration) -> anyhow::Result<()> {
     let sent = async {
         let client = connect(&arguments.addr, &arguments.tls).await?;

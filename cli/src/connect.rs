@@ -30,18 +30,22 @@ impl TlsFiles {
     }
 }
 
-pub(crate) async fn connect(addr: &str, files: &TlsFiles) -> anyhow::Result<Client> {
+/// Those of a client that reaches `tls://` addresses with these files.
+pub(crate) fn options(files: &TlsFiles) -> Options {
     let identity = files.tls_cert.clone().zip(files.tls_key.clone());
     let tls = files.tls_ca.clone().map(|ca| Tls {
         ca,
         server_name: files.tls_name.clone(),
         identity: identity.map(|(certificate, key)| TlsIdentity { certificate, key }),
     });
-    let options = Options {
+    Options {
         tls,
         ..Options::default()
-    };
-    Ok(Client::connect(addr, options).await?)
+    }
+}
+
+pub(crate) async fn connect(addr: &str, files: &TlsFiles) -> anyhow::Result<Client> {
+    Ok(Client::connect(addr, options(files)).await?)
 }
 
 /// Where a command's calls run.

@@ -4,6 +4,7 @@
 #[allow(dead_code)]
 mod server;
 
+use super::client::answered;
 use super::cluster::{Cluster, check_rows, some_keys, write_map};
 use crate::harness::Millpond;
 use millpond_membership::{Options, publish};
@@ -68,4 +69,47 @@ fn maps_come_from_etcd_and_stay_while_it_stands_still() {
     proxy.wait_for_metric("millpond_nodes_map_version 2");
     let (status, answer) = proxy.call("features.lookup", &json!({"table": "films", "keys": [1, 2, 3]}));
     assert!(status == 200 && answer.get("missing").is_none(), "{answer}");
+}
+
+#[test]
+fn a_node_whose_lease_has_ended_is_asked_last_and_clients_follow_etcd() {
+    let Some(etcd) = server::Etcd::start("nodes::etcd") else {
+        return;
+    };
+    let options = Options::new([etcd.url()], "films");
+    let mut cluster = Cluster::start(&[], 1);
+    let section = format!(
+        "hedge_permille = 0\n[nodes.etcd]\nendpoints = [\"{}\"]\ncluster = \"films\"\nlease_ttl_s = 5\n",
+        etcd.url()
+    );
+    let proxy = cluster.proxy_in(&section);
+    write_map(cluster.folder.path(), 1, &["a", "b"], 2);
+    for name in ["a", "b"] {
+        cluster.make(name, 1);
+        cluster.join(name, &format!("name = \"{name}\"\n{section}"));
+    }
+    assert!(publish(&options, &cluster.map()).unwrap());
+    for server in cluster.nodes.iter().chain([&proxy]) {
+        server.wait_for_metric("millpond_nodes_map_version 1");
+    }
+    let log = cluster.path("proxy").join("log");
+    for name in ["a", "b"] {
+        wait_for_line(&log, &format!("a node is up node={name:?}"));
+    }
+    // One that splits its keys has map and nodes from there too.
+    let payload = json!({"table": "films", "keys": some_keys(7, 50)});
+    let found = answered(&payload, &["--etcd", &etcd.url(), "--cluster", "films"]);
+    check_rows(&some_keys(7, 50), &found);
+    cluster.node("b").signal("STOP");
+    wait_for_line(&log, "a node is down node=\"b\"");
+    // It would answer nothing; nobody waits for it.
+    look_up(&proxy);
+    let (_, page) = proxy.admin_get("/metrics");
+    assert!(
+        page.contains("millpond_node_calls_total{node=\"b\"} 0\n"),
+        "{page}"
+    );
+    cluster.node("b").signal("CONT");
+    cluster.node("a").signal("KILL");
+    look_up(&proxy);
 }
