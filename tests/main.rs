@@ -49,6 +49,7 @@ mod access {
 
 mod nodes {
     mod bad_input;
+    mod catching_up;
     mod changing;
     mod client;
     pub(crate) mod cluster;
@@ -56,6 +57,7 @@ mod nodes {
     mod failing;
     mod lookups;
     mod tls;
+    mod upserts;
 }
 
 mod fleet {

@@ -243,6 +243,8 @@ mod tests {
                 "features.lookup",
                 "features.scan",
                 "features.upsert",
+                "features.missed",
+                "features.fresh",
                 "features.inspect",
                 "features.versions",
                 "run"
@@ -250,9 +252,9 @@ mod tests {
         );
         let net = AddressRange::parse("10.0.0.0/8").unwrap();
         for (change, expected) in [
-            (ListChange::Add(net), 7),
+            (ListChange::Add(net), 9),
             (ListChange::Enable(true), 0),
-            (ListChange::Enable(false), 7),
+            (ListChange::Enable(false), 9),
         ] {
             access.addresses.change(change, None).unwrap();
             assert_eq!(open().len(), expected);

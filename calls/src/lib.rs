@@ -51,6 +51,7 @@ mod admission;
 mod call;
 mod calls;
 mod clock;
+mod freshness;
 mod host;
 mod method;
 mod nodes;
@@ -68,6 +69,7 @@ pub use admission::{Admission, Permit};
 pub use call::{Call, Caller, Meta};
 pub use calls::Calls;
 pub use clock::Clock;
+pub use freshness::{Fresh, Freshness, MissedRows};
 pub use host::{Host, NoHost, OnDecision, OnVersions, Tuned, VersionChange, VersionsCall};
 pub use method::{
     Callers, ConfiguredHandler, Cost, Handler, MethodId, MethodSpec, Methods, Serve, StateHandler,

@@ -2,11 +2,13 @@
 //!
 //! It sends nothing. Its invariant: a node's counts outlive the maps that it is in.
 
-use millpond_nodes::{BucketMap, CurrentMap, HedgeOptions};
+use crate::Freshness;
+use millpond_nodes::{BucketMap, CurrentMap, HedgeOptions, StampClock};
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bucket maps whose calls may still be under way, beside the one in use: a caller may be that far behind.
 const MAPS_KEPT: usize = 4;
@@ -50,6 +52,12 @@ pub struct NodesOptions {
     pub hedging: HedgeOptions,
     /// Tables whose keys are on the nodes of the map.
     pub tables: Vec<String>,
+    /// Replicas of each key that an upsert must reach; all where none is said.
+    pub upsert_acks: Option<usize>,
+    /// How long this node answers lookups of fresh rows without asking the other replicas again.
+    pub lease: Duration,
+    /// How long a node may take for a copy of an upsert that may be acknowledged without it.
+    pub give_up: Duration,
 }
 
 impl Default for NodesOptions {
@@ -61,6 +69,9 @@ impl Default for NodesOptions {
                 ..HedgeOptions::default()
             },
             tables: Vec::new(),
+            upsert_acks: None,
+            lease: Duration::from_secs(1),
+            give_up: Duration::from_secs(2),
         }
     }
 }
@@ -70,6 +81,10 @@ impl Default for NodesOptions {
 pub struct Nodes {
     /// What is configured.
     pub options: NodesOptions,
+    /// Whether this node's fresh rows are all there, and which nodes miss some.
+    pub fresh: Freshness,
+    /// What gives the upserts that this server takes their stamps.
+    pub stamps: StampClock,
     /// The map in use; none until the first is known.
     current: OnceLock<CurrentMap>,
     /// Versions of maps that callers may have split by.
@@ -84,8 +99,11 @@ pub struct Nodes {
 impl Nodes {
     /// Knows no map yet.
     pub fn new(options: NodesOptions) -> Nodes {
+        let random = |of: u8| RandomState::new().hash_one(of) | 1;
         Nodes {
             options,
+            fresh: Freshness::new(random(0), Instant::now()),
+            stamps: StampClock::new(random(1)),
             current: OnceLock::new(),
             versions: Mutex::default(),
             counts: Mutex::default(),

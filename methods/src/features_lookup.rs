@@ -21,7 +21,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let (decoded, reserved) = schema::Call::decode(payload)?;
     let deadline = call.deadline(reserved.deadline_ms)?;
     if let Some(nodes) = call.calls.nodes().filter(|_| !call.arrival.is_rehearsal)
-        && spread::concerns(nodes, &decoded)?
+        && spread::concerns(catalog, nodes, &decoded)?
     {
         let nodes = Arc::clone(nodes);
         return spread::serve(catalog, call, &nodes, (decoded, &reserved), deadline);

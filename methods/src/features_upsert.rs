@@ -1,40 +1,70 @@
-//! `features.upsert`: handed to the log of the table's overlay and answered when it is as durable as configured.
+//! `features.upsert`: handed to the log of the table's overlay and answered when it is as durable as configured. Upserts of tables
+//! that are spread go to their nodes (`spread`), and come to each of them as a copy.
 //! Its invariant: "ok" is said only by the log's own callback, and nothing of a call waits that was not checked.
 
 use crate::features_lookup::keys_of;
-use crate::{Served, find};
-use millpond_calls::Spent;
+use crate::{Served, find, spread};
+use millpond_calls::{Nodes, Spent};
 use millpond_catalog::Catalog;
-use millpond_engines_features::{Error, Upsert, UpsertError, Upserted};
-use millpond_wire_payload::Payload;
+use millpond_engines_features::{Error, Overlay, Stamp, Table, Upsert, UpsertError, Upserted};
+use millpond_wire_payload::{Payload, Reserved};
 use millpond_wire_schema::{
     Code, FeaturesUpsert, Field as _, Method as _, Status, features_upsert as schema,
 };
 use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
 
 /// What a key takes beside its row while it waits for the log.
 const KEY_BYTES: usize = 24;
+/// The longest lease that is believed.
+pub(crate) const LEASE_MS_MAX: u64 = 600_000;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
-    let (decoded, reserved) = schema::Call::decode(payload)?;
-    call.deadline(reserved.deadline_ms)?;
-    let name = &decoded.table;
-    let table = find("feature table", &catalog.tables, name)?;
-    let Some(overlay) = table.overlay() else {
-        let ex = format!(
-            "table {name:?} takes no upserts; give it a section [features.{name}.overlay] and restart the server"
-        );
-        return Err(Status::new(Code::ReadOnly, ex));
+    let (mut decoded, reserved) = schema::Call::decode(payload)?;
+    let deadline = call.deadline(reserved.deadline_ms)?;
+    let nodes = call.calls.nodes().filter(|nodes| nodes.spreads(&decoded.table));
+    let Some(nodes) = nodes.map(Arc::clone) else {
+        if decoded.copy.is_some() || decoded.missed.is_some() {
+            let ex = format!(
+                "table {:?} is not spread here: keys \"copy\" and \"missed\" are for calls between its servers; leave them out",
+                decoded.table
+            );
+            return Err(Status::new(Code::BadArgument, ex));
+        }
+        return write(catalog, call, decoded, &reserved, Stamp::default());
     };
+    if let Some(missed) = decoded.missed.take() {
+        return note(catalog, call, &nodes, (&decoded.table, &missed), &reserved);
+    }
+    match decoded.copy.take() {
+        Some(copy) => {
+            let stamp = stamp_of(&nodes, &copy)?;
+            write(catalog, call, decoded, &reserved, stamp)
+        }
+        None => spread::upsert(catalog, call, &nodes, (decoded, &reserved), deadline),
+    }
+}
+
+/// Writes an upsert to this server's own overlay.
+fn write(
+    catalog: &Catalog,
+    call: &mut Served<'_>,
+    decoded: schema::Call<'_>,
+    reserved: &Reserved<'_>,
+    stamp: Stamp,
+) -> Result<(), Status> {
+    let name = decoded.table;
+    let (table, overlay) = overlay(catalog, &name)?;
     let written = keys_of(table, decoded.keys, decoded.texts)?;
     let removed = keys_of(table, decoded.remove, decoded.remove_texts)?;
-    let bytes = decoded.values.len().saturating_mul(size_of::<f32>());
-    let bytes = bytes.saturating_add((written.len() + removed.len()).saturating_mul(KEY_BYTES));
-    let permit = call.calls.admission.enter_holding(bytes)?;
+    let permit = call
+        .calls
+        .admission
+        .enter_holding(waiting_bytes(&decoded.values, &written, &removed))?;
     let upsert = Upsert::new(table, written, &decoded.columns, &decoded.values, removed);
-    let upsert = upsert.map_err(|error| refused(&error))?;
+    let upsert = upsert.map_err(|error| refused(&error))?.stamped(stamp);
     let failures = Arc::clone(&catalog.store_failures);
-    let name = name.clone().into_owned();
+    let name = name.into_owned();
     let mut call = call.detach(Some(permit), reserved.trace)?;
     overlay.upsert(
         upsert,
@@ -47,10 +77,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
                     sequence = upserted.sequence,
                     "answered"
                 );
-                let answer = schema::Answer {
-                    sequence: upserted.sequence,
-                    durability: upserted.durability.as_str().into(),
-                };
+                let answer = answer(upserted);
                 call.ok(|out| schema::Answer::write(&answer, out));
             }
             Err(error) => {
@@ -62,7 +89,131 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     Ok(())
 }
 
-fn refused(error: &Error) -> Status {
+/// A table that takes upserts, and its overlay.
+pub(crate) fn overlay<'c>(
+    catalog: &'c Catalog,
+    name: &str,
+) -> Result<(&'c Arc<Table>, &'c Arc<Overlay>), Status> {
+    let table = find("feature table", &catalog.tables, name)?;
+    let overlay = table.overlay().ok_or_else(|| {
+        let ex = format!(
+            "table {name:?} takes no upserts; give it a section [features.{name}.overlay] and restart the server"
+        );
+        Status::new(Code::ReadOnly, ex)
+    })?;
+    Ok((table, overlay))
+}
+
+/// What an upsert holds while it waits.
+pub(crate) fn waiting_bytes(values: &[f32], written: &[u64], removed: &[u64]) -> usize {
+    let keys = written.len().saturating_add(removed.len());
+    size_of_val(values).saturating_add(keys.saturating_mul(KEY_BYTES))
+}
+
+fn answer(upserted: Upserted) -> schema::Answer<'static> {
+    schema::Answer {
+        sequence: upserted.sequence,
+        durability: upserted.durability.as_str().into(),
+        replicas: None,
+        newer: upserted.newer.is_some().then_some(upserted.newer.time),
+        wait_ms: None,
+    }
+}
+
+/// The stamp of a copy, whose keys were split by the map that this server goes by: by another one they may be other nodes'.
+fn stamp_of(nodes: &Nodes, copy: &schema::Copy<'_>) -> Result<Stamp, Status> {
+    check_map(nodes, copy.map)?;
+    let stamp = Stamp {
+        time: copy.time,
+        origin: copy.origin,
+    };
+    if !stamp.is_some() {
+        let ex = "key \"copy\": a copy has a time and an origin above 0";
+        return Err(Status::new(Code::BadArgument, ex));
+    }
+    if stamp.is_ahead(SystemTime::now()) {
+        let ex = format!(
+            "key \"copy\": the clock of the server that sends it is more than {} s ahead of this node's ({} ms of Unix time); set the \
+             clocks of both",
+            Stamp::AHEAD_MAX.as_secs(),
+            stamp.ms()
+        );
+        return Err(Status::new(Code::BadArgument, ex));
+    }
+    nodes.stamps.observe(stamp.time);
+    Ok(stamp)
+}
+
+/// Whether this server goes by that version of the map.
+///
+/// # Errors
+/// [`Code::NodeUnavailable`]: a moment later both may.
+pub(crate) fn check_map(nodes: &Nodes, version: u64) -> Result<(), Status> {
+    let own = nodes.map().map_or(0, |map| map.version());
+    if own == version {
+        return Ok(());
+    }
+    let name = nodes.options.name.as_deref().unwrap_or("without a name");
+    let ex = format!(
+        "node {name:?} goes by version {own} of the bucket map, and this call by version {version}; try again"
+    );
+    Err(Status::new(Code::NodeUnavailable, ex))
+}
+
+/// Notes that other nodes did not take an upsert that this one has.
+fn note(
+    catalog: &Catalog,
+    call: &mut Served<'_>,
+    nodes: &Nodes,
+    (table, missed): (&str, &schema::Missed<'_>),
+    reserved: &Reserved<'_>,
+) -> Result<(), Status> {
+    let (_, overlay) = overlay(catalog, table)?;
+    let lease = Duration::from_millis(missed.lease_ms.min(LEASE_MS_MAX));
+    let names = missed.nodes.iter().map(|node| &**node);
+    let wait = note_missed(
+        nodes,
+        (table, overlay),
+        names,
+        missed.sequence,
+        (lease, call.asked.clock.read()),
+    );
+    let answer = schema::Answer {
+        sequence: overlay.sequence(),
+        durability: overlay.durability().as_str().into(),
+        replicas: None,
+        newer: None,
+        wait_ms: Some(u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(LEASE_MS_MAX)),
+    };
+    call.answer(reserved.trace, |out| schema::Answer::write(&answer, out));
+    Ok(())
+}
+
+/// The same for a call of this server's own. Says how long one of them may answer lookups without knowing it.
+pub(crate) fn note_missed<'n>(
+    nodes: &Nodes,
+    (table, overlay): (&str, &Overlay),
+    names: impl Iterator<Item = &'n str>,
+    sequence: u64,
+    (lease, now): (Duration, Instant),
+) -> Duration {
+    let map = nodes.map();
+    let is_other = |name: &&str| {
+        let is_node = map.as_ref().is_some_and(|map| map.find(name).is_some());
+        is_node && nodes.options.name.as_deref() != Some(*name)
+    };
+    // Of a sequence that is not there yet nothing could ever be caught up with.
+    let sequence = sequence.min(overlay.sequence());
+    let wait = nodes
+        .fresh
+        .note_missed(table, names.filter(is_other), sequence, (lease, now));
+    nodes
+        .fresh
+        .with_missed_from(table, |from| overlay.keep_from(from));
+    wait
+}
+
+pub(crate) fn refused(error: &Error) -> Status {
     let code = match error {
         Error::Argument { name: "keys", .. } if error.to_string().contains("at most") => Code::TooLarge,
         _ => Code::BadArgument,
@@ -70,7 +221,7 @@ fn refused(error: &Error) -> Status {
     Status::new(code, error.to_string())
 }
 
-fn status_of(table: &str, error: &UpsertError) -> Status {
+pub(crate) fn status_of(table: &str, error: &UpsertError) -> Status {
     use millpond_engines_features::QueueError;
     let code = match error {
         UpsertError::Full { .. } => Code::Full,
@@ -131,6 +282,7 @@ mod tests {
             bytes: 90,
             more: 20,
             max: 100,
+            has_log: true,
         };
         check(
             full,

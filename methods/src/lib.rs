@@ -7,8 +7,10 @@ mod candidates;
 mod configured;
 mod features_activate;
 mod features_delete;
+mod features_fresh;
 mod features_inspect;
 mod features_lookup;
+mod features_missed;
 mod features_rollback;
 mod features_scan;
 mod features_upsert;
@@ -39,9 +41,9 @@ use millpond_engines_batcher::Sweep;
 use millpond_engines_ordered::Store;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
-    Code, FeaturesActivate, FeaturesDelete, FeaturesInspect, FeaturesLookup, FeaturesRollback, FeaturesScan,
-    FeaturesUpsert, FeaturesVersions, Field, Infer, Infos, METHODS, OrderedGet, OrderedPut, OrderedScan,
-    Ping, Rank, Run, ServerStatus, Status, Tune,
+    Code, FeaturesActivate, FeaturesDelete, FeaturesFresh, FeaturesInspect, FeaturesLookup, FeaturesMissed,
+    FeaturesRollback, FeaturesScan, FeaturesUpsert, FeaturesVersions, Field, Infer, Infos, METHODS,
+    OrderedGet, OrderedPut, OrderedScan, Ping, Rank, Run, ServerStatus, Status, Tune,
 };
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -73,6 +75,8 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
         .with_ahead(features_lookup::ahead),
     MethodSpec::of::<FeaturesScan>(Any, Unbounded, Ready(features_scan::serve)),
     MethodSpec::of::<FeaturesUpsert>(Any, Detached, Ready(features_upsert::serve)),
+    MethodSpec::of::<FeaturesMissed>(Any, Short, Ready(features_missed::serve)),
+    MethodSpec::of::<FeaturesFresh>(Any, Unbounded, Ready(features_fresh::serve)),
     MethodSpec::of::<FeaturesInspect>(Any, Short, Ready(features_inspect::serve)),
     MethodSpec::of::<FeaturesVersions>(Any, Detached, Ready(features_versions::serve)),
     MethodSpec::of::<FeaturesActivate>(Token, Detached, Ready(features_activate::serve)),

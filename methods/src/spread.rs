@@ -8,9 +8,11 @@ mod ask;
 mod part;
 mod route;
 mod under_way;
+mod upsert;
 mod whole;
 
 pub use route::Kept;
+pub(crate) use upsert::upsert;
 
 use crate::features_lookup::{Part as Here, keys_of};
 use crate::{Served, find};
@@ -28,22 +30,37 @@ use whole::Whole;
 /// Whether other nodes are asked for any of the call's keys.
 ///
 /// # Errors
-/// Its keys were split by a map that this server does not know.
-pub(crate) fn concerns(nodes: &Nodes, call: &schema::Call<'_>) -> Result<bool, Status> {
+/// Its keys were split by a map that this server does not know, or whose fresh rows are not all here.
+pub(crate) fn concerns(catalog: &Catalog, nodes: &Nodes, call: &schema::Call<'_>) -> Result<bool, Status> {
     let lookups = match call {
         schema::Call::One(lookup) => std::slice::from_ref(lookup),
         schema::Call::Many(many) => many.lookups.as_slice(),
     };
-    for version in lookups.iter().filter_map(|lookup| lookup.map) {
+    for lookup in lookups {
+        let Some(version) = lookup.map else { continue };
         if !nodes.knows(version) {
             return Err(unknown_map(nodes, version));
         }
+        check_fresh(catalog, nodes, &lookup.table, version)?;
     }
     Ok(lookups.iter().any(|lookup| is_spread(nodes, lookup)))
 }
 
 fn is_spread(nodes: &Nodes, lookup: &schema::Lookup<'_>) -> bool {
     lookup.map.is_none() && nodes.spreads(&lookup.table)
+}
+
+/// Refuses a lookup by that map of a table whose fresh rows may not all be here.
+fn check_fresh(catalog: &Catalog, nodes: &Nodes, table: &str, map: u64) -> Result<(), Status> {
+    let has_overlay = || {
+        let table = catalog.tables.get(table);
+        table.is_some_and(|table| table.overlay().is_some())
+    };
+    match nodes.spreads(table) && has_overlay() {
+        // The turn's clock may be of before this process stood still, and the call of after that.
+        true => nodes.fresh.check(map, Instant::now()),
+        false => Ok(()),
+    }
 }
 
 fn unknown_map(nodes: &Nodes, version: u64) -> Status {
@@ -138,9 +155,13 @@ fn spread(catalog: &Catalog, lookup: schema::Lookup<'_>, bytes_max: usize) -> Re
 /// What a lookup of this server's own share finds; its table may be none of this server's.
 pub(crate) fn share(
     catalog: &Catalog,
+    nodes: Option<&Nodes>,
     lookup: schema::Lookup<'_>,
     bytes_max: usize,
 ) -> Result<Whole, Status> {
+    if let (Some(nodes), Some(map)) = (nodes, lookup.map) {
+        check_fresh(catalog, nodes, &lookup.table, map)?;
+    }
     find("feature table", &catalog.tables, &lookup.table)?;
     Whole::here(Here::begin(catalog, lookup, bytes_max, &mut 0)?)
 }

@@ -2,7 +2,7 @@
 //!
 //! A [`BucketMap`] says which nodes hold a key; [`Split`] groups the keys of a call by node; [`Replicas`] chooses among the nodes
 //! of a bucket; [`Hedging`] says when a slow call is sent to a second one; [`Pins`] which version of a table all nodes are asked
-//! for. [`FanOut`] is one call over all of these, of a [`Routing`]. All of it is pure: nothing here opens a socket, starts
+//! for. [`FanOut`] is one call over all of these, of a [`Routing`]; [`StampClock`] orders upserts of several servers. All of it is pure: nothing here opens a socket, starts
 //! a thread or reads a clock; time is passed in. The format of a map is drawn in docs/formats/bucket-map.md.
 //! The invariant: a map that could be made has at least one node for every bucket, and never changes.
 //!
@@ -46,6 +46,7 @@ mod replicas;
 mod routing;
 mod split;
 mod spread;
+mod stamps;
 
 pub use address::{TLS, check_address};
 pub use current::CurrentMap;
@@ -60,6 +61,7 @@ pub use pins::Pins;
 pub use replicas::{Asked, Choice, Replicas, RetryOptions};
 pub use routing::Routing;
 pub use split::{Group, Split};
+pub use stamps::StampClock;
 
 /// Buckets of a map at most.
 pub const BUCKETS_MAX: u32 = 65_536;

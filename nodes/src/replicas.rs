@@ -220,7 +220,8 @@ impl Replicas {
         }
     }
 
-    fn lost(&mut self, node: NodeIndex, now: Instant) {
+    /// A node is thought to be gone, by a sign other than the end of a call.
+    pub fn lost(&mut self, node: NodeIndex, now: Instant) {
         let options = self.options;
         let Some(state) = self.states.get_mut(node.get()) else {
             return;

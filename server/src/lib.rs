@@ -19,6 +19,7 @@ pub mod config;
 pub mod doctor;
 mod encryption;
 mod error;
+mod fresh;
 mod host;
 mod infos;
 mod log;
@@ -119,6 +120,26 @@ impl Shared {
         MethodService::new(Arc::clone(&self.calls), Arc::clone(self) as Arc<dyn Host>)
     }
 
+    /// Whether this server is a node that has fresh rows, and has not caught up with the others since it was started.
+    fn is_behind(&self) -> bool {
+        let nodes = self.calls.nodes().filter(|nodes| nodes.map().is_some());
+        self.has_fresh_rows() && nodes.is_some_and(|nodes| !nodes.fresh.has_begun())
+    }
+
+    /// Whether it answers lookups of fresh rows that other nodes have too.
+    fn has_fresh_rows(&self) -> bool {
+        let tables = &self.config.features;
+        let is_node = self
+            .config
+            .nodes
+            .as_ref()
+            .is_some_and(|nodes| nodes.name.is_some());
+        is_node
+            && tables
+                .values()
+                .any(|table| table.spread && table.overlay.is_some())
+    }
+
     /// Why no call should come, if there is a reason.
     fn why_not_ready(&self) -> Option<String> {
         let Some(catalog) = self.calls.state() else {
@@ -128,7 +149,11 @@ impl Shared {
             return Some("it is stopping".to_owned());
         }
         let complaint = self.health.complaint();
-        complaint.or_else(|| read_only_store(&catalog))
+        let complaint = complaint.or_else(|| read_only_store(&catalog));
+        complaint.or_else(|| {
+            self.is_behind()
+                .then(|| "it catches up with upserts that it missed".to_owned())
+        })
     }
 }
 
@@ -189,6 +214,8 @@ pub struct Server {
     resp: RespAddrs,
     /// Follows the map of nodes, where there is one.
     follower: Option<nodes::Follower>,
+    /// Catches up with upserts, where this server is a node that has fresh rows.
+    catching_up: Option<fresh::CatchingUp>,
     /// Asks the threads whether they turn.
     watch: Watch,
     /// Look for new versions of tables, once it serves.
@@ -307,6 +334,7 @@ impl Server {
             tls,
             resp: RespAddrs::default(),
             follower: None,
+            catching_up: None,
             watch,
             arrivals: Arrivals::default(),
         })
@@ -336,14 +364,20 @@ impl Server {
         Ok(())
     }
 
-    /// From now on other servers may call, and the map of nodes is followed.
+    /// From now on other servers may call, and the map of nodes is followed; and it has caught up with them when this returns.
     fn follow(mut self) -> Result<Server, Error> {
-        let Some(spread) = &self.shared.spread else {
+        let shared = Arc::clone(&self.shared);
+        let Some(spread) = &shared.spread else {
             return Ok(self);
         };
-        match nodes::Follower::start(&self.shared, spread, self.data.local_addr()) {
-            Ok(follower) => {
-                self.follower = follower;
+        let follower = nodes::Follower::start(&shared, spread, self.data.local_addr());
+        let followed = follower.and_then(|follower| {
+            self.follower = follower;
+            fresh::CatchingUp::start(&shared, spread)
+        });
+        match followed {
+            Ok(catching_up) => {
+                self.catching_up = catching_up;
                 Ok(self)
             }
             Err(error) => {

@@ -26,6 +26,9 @@ use std::time::{Duration, Instant, SystemTime};
 const LOOK: Duration = Duration::from_secs(1);
 /// What may wait for the thread: more than etcd says of all nodes of a map at once.
 const TOLD_MAX: usize = 4096;
+/// Bounds of the lease under which lookups of fresh rows are answered.
+const LEASE_MIN: Duration = Duration::from_millis(200);
+const LEASE_MAX: Duration = Duration::from_secs(2);
 /// How often names are looked up again.
 const LOOK_UP: Duration = Duration::from_secs(15);
 
@@ -53,6 +56,9 @@ pub(crate) fn open(config: &Config) -> Result<Option<Spread>, Error> {
             ..HedgeOptions::default()
         },
         tables: tables.map(|(name, _)| name.clone()).collect(),
+        upsert_acks: section.upsert_acks,
+        lease: lease(section),
+        give_up: Duration::from_millis(section.answer_timeout_ms),
     });
     let tls = read_tls(section)?.map(Arc::new);
     for warning in tls.iter().flat_map(|tls| outward_warnings(tls)) {
@@ -90,6 +96,12 @@ pub(crate) fn open(config: &Config) -> Result<Option<Spread>, Error> {
 pub(crate) fn read_tls(section: &config::Nodes) -> Result<Option<OutwardTls>, Error> {
     let files = section.tls.as_ref().map(config::NodesTls::files);
     Ok(files.map(OutwardTls::read).transpose()?)
+}
+
+/// How long a node answers lookups of fresh rows without asking the others again: less than others wait for its answers, and no
+/// shorter than a busy machine lets a thread sleep.
+fn lease(section: &crate::config::Nodes) -> Duration {
+    Duration::from_millis(section.answer_timeout_ms / 2).clamp(LEASE_MIN, LEASE_MAX)
 }
 
 impl Spread {

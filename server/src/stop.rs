@@ -93,6 +93,9 @@ impl Server {
         let follower = self
             .follower
             .map(|follower| ("the thread that follows the map of nodes", follower.close()));
+        let catching_up = self
+            .catching_up
+            .map(|catching_up| ("the thread that catches up with upserts", catching_up.stop()));
         let watch = Some(("the thread that watches the others", self.watch.stop()));
         let tls = self
             .tls
@@ -103,7 +106,8 @@ impl Server {
         let transports = [Some(self.data), self.admin].into_iter().flatten().collect();
         let mut left = Transport::close_all(transports, grace);
         left.extend(engines());
-        for (name, thread) in watch.into_iter().chain(tls).chain(follower) {
+        let threads = watch.into_iter().chain(tls).chain(follower).chain(catching_up);
+        for (name, thread) in threads {
             if join_by(thread, ends).is_err() {
                 left.push(name.to_owned());
             }

@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 pub const KEYS: u64 = 500;
 /// Opens the methods that switch versions.
 pub const TOKEN: &str = "a-token-of-the-tests";
+/// A node's table that takes upserts.
+const FRESH: &str =
+    "path = \"films\"\nspread = true\n[features.films.overlay]\npath = \"fresh\"\ndurability = \"logged\"";
 
 pub struct Cluster {
     /// Each server has a folder in it, of its name.
@@ -41,6 +44,45 @@ impl Cluster {
             cluster.nodes.push(cluster.run(name));
         }
         cluster
+    }
+
+    /// Starts nodes that take upserts, all at once: each waits for the others.
+    pub fn start_fresh(names: &[&'static str], replicas: usize, more: &str) -> Cluster {
+        let folder = tempfile::tempdir().unwrap();
+        write_map(folder.path(), 1, names, replicas);
+        let mut cluster = Cluster {
+            folder,
+            nodes: Vec::new(),
+            names: names.to_vec(),
+        };
+        for name in names {
+            make_table(&cluster.path(name).join("films"), 1, |_| true);
+            cluster.configure_fresh(name, more);
+        }
+        cluster.nodes = std::thread::scope(|scope| {
+            let cluster = &cluster;
+            let starts: Vec<_> = names
+                .iter()
+                .map(|name| scope.spawn(|| cluster.run(name)))
+                .collect();
+            starts.into_iter().map(|start| start.join().unwrap()).collect()
+        });
+        cluster
+    }
+
+    /// Writes the configuration of a node that takes upserts.
+    pub fn configure_fresh(&self, name: &str, more: &str) {
+        self.write(
+            name,
+            FRESH,
+            &format!("[nodes]\nmap = \"../map.toml\"\nname = \"{name}\"\n{more}"),
+        );
+    }
+
+    /// Starts a node again that was killed.
+    pub fn restart(&mut self, name: &str) {
+        let at = self.names.iter().position(|found| *found == name).unwrap();
+        self.nodes[at] = self.run(name);
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

@@ -97,6 +97,8 @@ fn every_protocol_sees_an_upsert_and_a_kill_loses_none() {
         values: vec![8.0; DIM],
         remove: Some(vec![5]),
         remove_texts: None,
+        copy: None,
+        missed: None,
     };
     let mut payload = Vec::new();
     let encoder = &mut millpond_wire_payload::Encoder::new(&mut payload, Encoding::Msgpack, false);

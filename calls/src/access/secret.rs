@@ -26,6 +26,11 @@ impl Secret {
         self.0.bytes().all(|byte| byte.is_ascii_graphic())
     }
 
+    /// It, for a call of another server that asks for it.
+    pub fn shown(&self) -> Option<&str> {
+        Some(self.0.as_str()).filter(|text| !text.is_empty())
+    }
+
     /// Whether `given` is it. One that is not set is nobody's.
     pub fn is(&self, given: &str) -> bool {
         !self.is_empty() && bool::from(self.0.as_bytes().ct_eq(given.as_bytes()))

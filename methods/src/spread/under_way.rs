@@ -122,7 +122,8 @@ impl UnderWay {
             is_answer: true,
         };
         let (map, bytes_max) = (self.begun.route.map.version(), self.begun.bytes_max);
-        let catalog = self.calls.state().map(|catalog| Arc::clone(&catalog));
+        let calls = Arc::clone(&self.calls);
+        let catalog = calls.state().map(|catalog| Arc::clone(&catalog));
         let lookup = self.nodes(at).and_then(|nodes| {
             let fan = nodes.fan.as_ref()?;
             Some(nodes.ask.lookup(fan.keys(next.copy), next.at_version, map))
@@ -130,7 +131,8 @@ impl UnderWay {
         let (Some(catalog), Some(lookup)) = (catalog, lookup) else {
             return Err(NodeError::unavailable("", "serves nothing yet"));
         };
-        let whole = super::share(&catalog, lookup, bytes_max).map_err(refused)?;
+        let nodes = calls.nodes().map(|nodes| &**nodes);
+        let whole = super::share(&catalog, nodes, lookup, bytes_max).map_err(refused)?;
         Ok(whole.into_part())
     }
 

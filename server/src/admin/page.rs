@@ -4,7 +4,7 @@
 use crate::Shared;
 use crate::log::LogHandle;
 use crate::tls::Certificate;
-use millpond_calls::{Admission, CallCounts, Host as _, MapInUse, NodeCounts};
+use millpond_calls::{Admission, CallCounts, Fresh, Host as _, MapInUse, NodeCounts};
 use millpond_catalog::{LoadedModel, SwitchCounts};
 use millpond_engines_batcher::Stats;
 use millpond_engines_features::{Overlay, Table};
@@ -15,6 +15,7 @@ use millpond_metrics::Page;
 use millpond_net::Counters;
 use millpond_pipelines::Pipeline;
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
 millpond_metrics::counters! {
     /// What a process knows of itself.
@@ -65,6 +66,8 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     let pipelines = pipelines.map(|pipelines| pipelines.map(|(name, pipeline)| (name, &**pipeline)));
     let nodes = shared.and_then(|shared| shared.calls.nodes());
     let map = nodes.map(|nodes| nodes.in_use());
+    let fresh = shared.zip(nodes);
+    let fresh = fresh.map(|(shared, nodes)| nodes.fresh.read(shared.has_fresh_rows(), Instant::now()));
     let nodes = nodes.map(|nodes| nodes.all_counts());
     let mut page = Page::default();
     page.part(CallCounts::METRICS, calls.as_ref());
@@ -84,6 +87,7 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     page.parts(Overlay::METRICS, "table", overlays);
     page.parts(SwitchCounts::METRICS, "table", switches);
     page.part(MapInUse::METRICS, map.as_ref());
+    page.part(Fresh::METRICS, fresh.as_ref());
     page.parts(
         NodeCounts::METRICS,
         "node",

@@ -49,6 +49,9 @@ pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
 /// Reads the tokens that stand in files of their own.
 pub(super) fn read_tokens(config: &mut Config) -> Result<(), String> {
     secret::fill("admin", &mut config.admin.token, config.admin.token_file.as_ref())?;
+    if let Some(nodes) = &mut config.nodes {
+        secret::fill("nodes", &mut nodes.token, nodes.token_file.as_ref())?;
+    }
     for (name, group) in &mut config.access.tokens {
         let key = format!("access.tokens.{name}");
         secret::fill(&key, &mut group.token, group.token_file.as_ref())?;

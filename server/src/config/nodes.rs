@@ -8,8 +8,9 @@ mod tls;
 pub use tls::Tls;
 
 use super::Config;
+use millpond_calls::access::Secret;
 use millpond_engines_features as features;
-use millpond_nodes::{BucketMap, MAP_BYTES_MAX, MapFile, Node};
+use millpond_nodes::{BucketMap, MAP_BYTES_MAX, MapFile, Node, REPLICAS_MAX};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
@@ -21,7 +22,7 @@ use std::time::Duration;
 const TIMEOUT_MS_MAX: u64 = 600_000;
 
 /// `[nodes]`
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Nodes {
     /// Which node of the map this server is; one that only forwards has no name.
@@ -46,6 +47,14 @@ pub struct Nodes {
     pub answer_timeout_ms: u64,
     /// Seconds without a call after which a ping keeps a connection open.
     pub keep_alive_s: u64,
+    /// Replicas of each key that an upsert must reach before it is acknowledged; all when left out.
+    pub upsert_acks: Option<usize>,
+    /// How long this node waits for replicas that may have upserts which it missed, before it answers lookups without them.
+    pub catch_up_ms_max: u64,
+    /// What opens `features.fresh` and `features.missed` of the other nodes, where they ask for a token.
+    pub token: Secret,
+    /// A file that holds it alone.
+    pub token_file: Option<PathBuf>,
 }
 
 impl Default for Nodes {
@@ -62,6 +71,10 @@ impl Default for Nodes {
             connect_timeout_ms: 1000,
             answer_timeout_ms: 2000,
             keep_alive_s: 15,
+            upsert_acks: None,
+            catch_up_ms_max: 10_000,
+            token: Secret::default(),
+            token_file: None,
         }
     }
 }
@@ -195,7 +208,8 @@ impl Nodes {
         let etcd = self.etcd.iter_mut();
         let files = etcd.flat_map(|etcd| [&mut etcd.ca, &mut etcd.certificate, &mut etcd.private_key]);
         let tls = self.tls.iter_mut().flat_map(Tls::paths_mut);
-        map.into_iter().chain(files.flatten()).chain(tls)
+        let own = map.into_iter().chain(&mut self.token_file);
+        own.chain(files.flatten()).chain(tls)
     }
 }
 
@@ -251,9 +265,11 @@ fn check_table(config: &Config, name: &str) -> Result<(), String> {
              not answer; leave it out"
         ));
     }
-    if table.overlay.is_some() {
+    let has_name = config.nodes.as_ref().is_some_and(|nodes| nodes.name.is_some());
+    if table.overlay.is_some() && !has_name {
         return Err(format!(
-            "features.{name}.overlay: a table that is spread takes no upserts, which would reach one of its servers alone; leave it out"
+            "features.{name}.overlay: upserts of a table that is spread go to the nodes of the map, and this server is none; set \
+             nodes.name, or leave the overlay out"
         ));
     }
     for (pipeline, description) in &config.pipelines {
@@ -283,6 +299,13 @@ fn check_bounds(nodes: &Nodes) -> Result<(), String> {
         ("connect_timeout_ms", nodes.connect_timeout_ms, 1, TIMEOUT_MS_MAX),
         ("answer_timeout_ms", nodes.answer_timeout_ms, 1, TIMEOUT_MS_MAX),
         ("keep_alive_s", nodes.keep_alive_s, 1, 3600),
+        (
+            "upsert_acks",
+            nodes.upsert_acks.unwrap_or(1) as u64,
+            1,
+            REPLICAS_MAX as u64,
+        ),
+        ("catch_up_ms_max", nodes.catch_up_ms_max, 1, TIMEOUT_MS_MAX),
     ];
     for (key, found, least, most) in limits {
         if !(least..=most).contains(&found) {
@@ -457,7 +480,9 @@ mod tests {
         );
         check(
             &nodes("[features.b]\npath = \"t\"\nspread = true\n[features.b.overlay]\npath = \"o\""),
-            Err("features.b.overlay: a table that is spread takes no upserts"),
+            Err(
+                "features.b.overlay: upserts of a table that is spread go to the nodes of the map, and this server is none",
+            ),
         );
     }
 

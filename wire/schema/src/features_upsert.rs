@@ -22,17 +22,51 @@ schema! {
         remove: Optional<Block<u64>>,
         /// The same of a table whose keys are texts.
         remove_texts: Optional<List<Bytes>>,
+        /// Of a call that a server sends on to a node with keys of it: it is written there, and sent nowhere.
+        copy: Optional<Copy<'static>>,
+        /// Of a call without keys that a server sends to a node: other nodes did not take an upsert that this one has.
+        missed: Optional<Missed<'static>>,
     }
     check fits
 }
 
 schema! {
+    /// What goes with a copy of an upsert.
+    call Copy {
+        /// The version of the map that its keys were split by.
+        map: UInt,
+        /// When the upsert was made: milliseconds of Unix time × 65536, and a count.
+        time: UInt,
+        /// By which server.
+        origin: UInt,
+    }
+}
+
+schema! {
+    /// Who has not taken an upsert.
+    call Missed {
+        /// The nodes' names.
+        nodes: List<Text>,
+        /// The sequence of the upsert at the node that is told.
+        sequence: UInt,
+        /// How long a node answers lookups without asking again.
+        lease_ms: UInt,
+    }
+}
+
+schema! {
     /// An answer.
     answer Answer {
-        /// Counts the table's upserts: lookups whose overlay_sequence is at least this see it.
+        /// Counts the table's upserts: lookups whose overlay_sequence is at least this see it. Over several nodes: when it was made, as `time` of a copy.
         sequence: UInt,
         /// What the upsert survives: "memory", "logged" or "synced".
         durability: Text,
+        /// Over several nodes: on how many of them the key is that is on the fewest.
+        replicas: Optional<UInt>,
+        /// Of a copy: the time of a row that is newer than the upsert's, and stays.
+        newer: Optional<UInt>,
+        /// Of `missed`: how long one of the nodes may still answer lookups without it.
+        wait_ms: Optional<UInt>,
     }
 }
 
@@ -45,12 +79,15 @@ fn fits(call: &Call<'_>) -> Read<()> {
             return Err(PayloadError::invalid("given", format!("no `{key}` beside `{beside}`")).under(key));
         }
     }
-    if [&call.keys, &call.remove].iter().all(|keys| keys.is_none())
-        && [&call.texts, &call.remove_texts]
+    let has_keys = [&call.keys, &call.remove].iter().any(|keys| keys.is_some())
+        || [&call.texts, &call.remove_texts]
             .iter()
-            .all(|texts| texts.is_none())
-    {
-        return Err(PayloadError::missing("keys", Block::<u64>::expected()));
+            .any(|texts| texts.is_some());
+    match (&call.missed, has_keys || call.copy.is_some()) {
+        (None, _) if !has_keys => Err(PayloadError::missing("keys", Block::<u64>::expected())),
+        (Some(_), true) => {
+            Err(PayloadError::invalid("given", "no keys and no `copy` beside it").under("missed"))
+        }
+        _ => Ok(()),
     }
-    Ok(())
 }

@@ -15,8 +15,10 @@
 mod declare;
 pub mod features_activate;
 pub mod features_delete;
+pub mod features_fresh;
 pub mod features_inspect;
 pub mod features_lookup;
+pub mod features_missed;
 pub mod features_rollback;
 pub mod features_scan;
 pub mod features_upsert;
@@ -48,6 +50,8 @@ method::methods! {
     FeaturesLookup: "features.lookup" reads, features_lookup::Call<'static> => features_lookup::Answer<'static>;
     FeaturesScan: "features.scan" reads, features_scan::Call<'static> => features_scan::Answer<'static>;
     FeaturesUpsert: "features.upsert" changes, features_upsert::Call<'static> => features_upsert::Answer<'static>;
+    FeaturesMissed: "features.missed" changes, features_missed::Call<'static> => features_missed::Answer<'static>;
+    FeaturesFresh: "features.fresh" reads, features_fresh::Call<'static> => features_fresh::Answer<'static>;
     FeaturesInspect: "features.inspect" reads, features_inspect::Call<'static> => features_inspect::Answer<'static>;
     FeaturesVersions: "features.versions" reads, features_versions::Call<'static> => features_versions::Answer<'static>;
     FeaturesActivate: "features.activate" changes, features_activate::Call<'static> => features_versions::Answer<'static>;

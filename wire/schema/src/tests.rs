@@ -175,6 +175,8 @@ fn upserts_round_trip_and_need_keys() {
         values: vec![1.5],
         remove: Some(vec![7]),
         remove_texts: None,
+        copy: None,
+        missed: None,
     };
     let json = round_trip::<features_upsert::Call<'_>>(&call);
     assert_eq!(
@@ -185,6 +187,8 @@ fn upserts_round_trip_and_need_keys() {
         r#"{"table":"t"}"#,
         r#"{"table":"t","keys":[1],"texts":["a"]}"#,
         r#"{"table":"t","remove":[1],"remove_texts":["a"]}"#,
+        r#"{"table":"t","keys":[1],"missed":{"nodes":["b"],"sequence":1,"lease_ms":1}}"#,
+        r#"{"table":"t","keys":[1],"copy":{"map":1,"time":1,"origin":1},"missed":{"nodes":["b"],"sequence":1,"lease_ms":1}}"#,
     ] {
         let payload = Payload::new(Encoding::Json, refused.as_bytes()).unwrap();
         assert!(features_upsert::Call::decode(&payload).is_err(), "{refused}");

@@ -1,0 +1,303 @@
+//! Whether this node's fresh rows are all there, and which other nodes miss some of them.
+//!
+//! A node answers lookups of tables with fresh rows under a lease that it renews by asking the other replicas whether it missed
+//! an upsert. Whoever lets an upsert pass without a node has a replica that took it note so first, and waits until the node's
+//! lease from that replica has ended or the node has been told. Its invariants: a node that is noted to miss something gets no
+//! lease before it has caught up; and judging a lookup takes two atomic loads.
+
+use millpond_wire_schema::{Code, Status};
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+millpond_metrics::counters! {
+    /// What a page says of a node's fresh rows.
+    #[derive(Debug)]
+    pub struct Fresh {
+        /// Of a server with `[nodes]`.
+        METRICS {
+            pub catching_up: bool = gauge("millpond_nodes_catching_up",
+                "1 while this node leaves lookups of tables with fresh rows to other replicas, because it may have missed upserts."),
+            pub catch_ups: u64 = counter("millpond_nodes_catch_ups_total",
+                "Times this node took from another one what it may have missed."),
+            pub rows: u64 = counter("millpond_nodes_caught_up_rows_total",
+                "Rows and removals that it had missed and took then."),
+            pub alone: u64 = gauge("millpond_nodes_unheard",
+                "Replicas of this node's buckets that do not answer: what they have and this node misses is not known."),
+            pub missing: u64 = gauge("millpond_nodes_missing",
+                "Nodes that this one knows to have missed upserts."),
+            pub upserts_without: u64 = counter("millpond_nodes_upserts_without_total",
+                "Upserts that this server acknowledged without some of their replicas."),
+        }
+    }
+}
+
+/// What a node missed of a table: sequences of the replica that says so.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MissedRows {
+    /// The table.
+    pub table: String,
+    /// The first upsert that it missed.
+    pub from: u64,
+    /// The last one.
+    pub to: u64,
+}
+
+/// See this module.
+#[derive(Debug)]
+pub struct Freshness {
+    base: Instant,
+    /// Of this process: another one knows nothing of what this one noted.
+    run: u64,
+    /// Until when lookups are answered, in microseconds behind `base`.
+    until_us: AtomicU64,
+    /// The newest map by which lookups are answered.
+    map: AtomicU64,
+    noted: Mutex<Noted>,
+    catch_ups: AtomicU64,
+    rows: AtomicU64,
+    alone: AtomicU64,
+    upserts_without: AtomicU64,
+}
+
+/// By the nodes' names.
+#[derive(Debug, Default)]
+struct Noted {
+    /// What they missed, by table.
+    missed: BTreeMap<String, BTreeMap<String, (u64, u64)>>,
+    /// Until when each may answer lookups because this one said that it missed nothing.
+    leases: BTreeMap<String, Instant>,
+}
+
+impl Freshness {
+    /// Of a node that has heard nothing yet. `run` is a number of its process.
+    pub fn new(run: u64, now: Instant) -> Freshness {
+        Freshness {
+            base: now,
+            run,
+            until_us: AtomicU64::new(0),
+            map: AtomicU64::new(0),
+            noted: Mutex::default(),
+            catch_ups: AtomicU64::new(0),
+            rows: AtomicU64::new(0),
+            alone: AtomicU64::new(0),
+            upserts_without: AtomicU64::new(0),
+        }
+    }
+
+    /// The number of its process.
+    pub fn run(&self) -> u64 {
+        self.run
+    }
+
+    fn us(&self, at: Instant) -> u64 {
+        let us = at.saturating_duration_since(self.base).as_micros();
+        u64::try_from(us).unwrap_or(u64::MAX)
+    }
+
+    /// Whether a lookup by that map may be answered now.
+    #[inline]
+    pub fn holds(&self, map: u64, now: Instant) -> bool {
+        self.until_us.load(Ordering::Acquire) > self.us(now) && map <= self.map.load(Ordering::Acquire)
+    }
+
+    /// Refuses a lookup that another replica is to answer.
+    ///
+    /// # Errors
+    /// [`Code::NodeUnavailable`].
+    #[inline]
+    pub fn check(&self, map: u64, now: Instant) -> Result<(), Status> {
+        match self.holds(map, now) {
+            true => Ok(()),
+            false => Err(catching_up()),
+        }
+    }
+
+    /// Lookups are answered until then.
+    pub fn extend(&self, until: Instant) {
+        self.until_us.store(self.us(until), Ordering::Release);
+    }
+
+    /// No lookup is answered until [`Freshness::extend`] says so.
+    pub fn lapse(&self) {
+        self.until_us.store(0, Ordering::Release);
+    }
+
+    /// What this node has by that map is all there.
+    pub fn has_map(&self, version: u64) {
+        self.map.fetch_max(version, Ordering::AcqRel);
+    }
+
+    /// Whether what it has was all there since it was started, by some map.
+    pub fn has_begun(&self) -> bool {
+        self.map.load(Ordering::Acquire) > 0
+    }
+
+    /// It took so many rows from another node.
+    pub fn caught_up(&self, rows: u64) {
+        self.catch_ups.fetch_add(1, Ordering::Relaxed);
+        self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// So many replicas do not answer.
+    pub fn set_alone(&self, replicas: u64) {
+        self.alone.store(replicas, Ordering::Relaxed);
+    }
+
+    /// An upsert was acknowledged without some of its replicas.
+    pub fn acknowledged_without(&self) {
+        self.upserts_without.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Those nodes missed an upsert of a table, which is of that sequence here. Says how long one of them may still answer
+    /// lookups without knowing: `lease` where it may have asked the process before this one.
+    pub fn note_missed<'n>(
+        &self,
+        table: &str,
+        nodes: impl Iterator<Item = &'n str>,
+        sequence: u64,
+        (lease, now): (Duration, Instant),
+    ) -> Duration {
+        let mut noted = self.noted();
+        let mut wait = Duration::ZERO;
+        for node in nodes {
+            let missed = noted.missed.entry(table.to_owned()).or_default();
+            let (from, to) = missed.entry(node.to_owned()).or_insert((sequence, sequence));
+            (*from, *to) = ((*from).min(sequence), (*to).max(sequence));
+            let ends = noted.leases.get(node).copied().unwrap_or(self.base + lease);
+            wait = wait.max(ends.saturating_duration_since(now));
+        }
+        wait
+    }
+
+    /// A node asks whether it missed anything, and has caught up with the tables to the sequences `seen`. What it missed; it gets
+    /// a lease where that is nothing.
+    pub fn ask<'t>(
+        &self,
+        node: &str,
+        seen: impl Iterator<Item = (&'t str, u64)>,
+        (lease, now): (Duration, Instant),
+    ) -> Vec<MissedRows> {
+        let mut noted = self.noted();
+        for (table, seen) in seen {
+            if let Some(missed) = noted.missed.get_mut(table)
+                && let Some((from, to)) = missed.get_mut(node)
+            {
+                *from = (*from).max(seen.saturating_add(1));
+                if *from > *to {
+                    missed.remove(node);
+                }
+            }
+        }
+        let of_table = noted.missed.iter();
+        let missed = of_table.filter_map(|(table, nodes)| {
+            let (from, to) = nodes.get(node)?;
+            Some(MissedRows {
+                table: table.clone(),
+                from: *from,
+                to: *to,
+            })
+        });
+        let missed: Vec<MissedRows> = missed.collect();
+        if missed.is_empty() {
+            noted.leases.insert(node.to_owned(), now + lease);
+        }
+        missed
+    }
+
+    /// Hands over the first sequence of a table that another node misses, [`u64::MAX`] where none does; nothing is noted meanwhile.
+    pub fn with_missed_from<R>(&self, table: &str, take: impl FnOnce(u64) -> R) -> R {
+        let noted = self.noted();
+        let missed = noted.missed.get(table).into_iter().flat_map(BTreeMap::values);
+        take(missed.map(|(from, _)| *from).min().unwrap_or(u64::MAX))
+    }
+
+    /// Forgets what was noted of nodes that are none any more.
+    pub fn keep(&self, is_node: impl Fn(&str) -> bool) {
+        let mut noted = self.noted();
+        for missed in noted.missed.values_mut() {
+            missed.retain(|node, _| is_node(node));
+        }
+        noted.leases.retain(|node, _| is_node(node));
+    }
+
+    fn noted(&self) -> MutexGuard<'_, Noted> {
+        self.noted.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For the page of metrics; `follows` says whether this server answers lookups under a lease.
+    pub fn read(&self, follows: bool, now: Instant) -> Fresh {
+        let noted = self.noted();
+        let nodes = noted.missed.values().flat_map(BTreeMap::keys);
+        let missing: std::collections::BTreeSet<&String> = nodes.collect();
+        Fresh {
+            catching_up: follows && self.until_us.load(Ordering::Acquire) <= self.us(now),
+            catch_ups: self.catch_ups.load(Ordering::Relaxed),
+            rows: self.rows.load(Ordering::Relaxed),
+            alone: self.alone.load(Ordering::Relaxed),
+            missing: missing.len() as u64,
+            upserts_without: self.upserts_without.load(Ordering::Relaxed),
+        }
+    }
+}
+
+#[cold]
+fn catching_up() -> Status {
+    let ex = "this node catches up with upserts that it may have missed; ask another replica, or again later";
+    Status::new(Code::NodeUnavailable, ex)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn lookups_are_answered_under_a_lease_and_by_maps_that_are_whole() {
+        let now = Instant::now();
+        let fresh = Freshness::new(1, now);
+        assert!(!fresh.holds(0, now) && fresh.read(true, now).catching_up);
+        fresh.extend(now + LEASE);
+        assert!(fresh.holds(0, now) && !fresh.holds(1, now) && !fresh.read(true, now).catching_up);
+        assert!(!fresh.has_begun());
+        fresh.has_map(2);
+        assert!(fresh.has_begun());
+        assert!(fresh.check(2, now).is_ok() && fresh.check(3, now).is_err());
+        assert!(!fresh.holds(2, now + LEASE));
+        fresh.lapse();
+        assert!(!fresh.holds(2, now));
+    }
+
+    #[test]
+    fn a_node_gets_no_lease_before_it_has_what_it_missed() {
+        let now = Instant::now();
+        let fresh = Freshness::new(1, now);
+        let note = |sequence, now| fresh.note_missed("t", ["b"].into_iter(), sequence, (LEASE, now));
+        let ask = |seen: &[(&str, u64)], now| {
+            let missed = fresh.ask("b", seen.iter().copied(), (LEASE, now));
+            missed
+                .iter()
+                .map(|missed| (missed.from, missed.to))
+                .collect::<Vec<_>>()
+        };
+        let missed_from = |table| fresh.with_missed_from(table, |from| from);
+        // It may have asked the process before.
+        assert_eq!(note(5, now), LEASE);
+        assert_eq!(ask(&[], now), [(5, 5)]);
+        note(7, now);
+        note(3, now);
+        assert_eq!((ask(&[], now), missed_from("t")), (vec![(3, 7)], 3));
+        assert_eq!((ask(&[("t", 5)], now), missed_from("t")), (vec![(6, 7)], 6));
+        assert_eq!(missed_from("other"), u64::MAX);
+        assert_eq!(fresh.read(true, now).missing, 1);
+        assert_eq!(ask(&[("t", 7)], now), []);
+        let later = now + LEASE / 2;
+        assert_eq!(note(8, later), LEASE / 2);
+        assert_eq!(note(8, now + LEASE * 2), Duration::ZERO);
+        fresh.keep(|_| false);
+        assert_eq!((missed_from("t"), fresh.read(true, now).missing), (u64::MAX, 0));
+    }
+}

@@ -1,0 +1,54 @@
+//! `features.fresh`: fresh rows of a table for another node that may miss some, answered on the net thread: a page looks at no more
+//! than some ten thousand places.
+//! Its invariant: keys are of the node that asks, by the map that both go by.
+
+use crate::features_missed::nodes_with;
+use crate::features_upsert::{check_map, overlay};
+use crate::{Served, at_once};
+use millpond_catalog::Catalog;
+use millpond_engines_features::UPSERT_BYTES_MAX;
+use millpond_wire_payload::{Encoder, Payload};
+use millpond_wire_schema::{Code, Field as _, Status, features_fresh as schema};
+
+/// What a key takes in an answer beside its row.
+const KEY_BYTES: usize = 24;
+/// Rows of a page at most.
+const ROWS_MAX: usize = 8192;
+
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
+        let nodes = nodes_with(call, &decoded.node)?;
+        check_map(nodes, decoded.map)?;
+        let (table, overlay) = overlay(catalog, &decoded.table)?;
+        let map = nodes.map().filter(|map| map.version() == decoded.map);
+        let node = map.as_ref().and_then(|map| map.find(&decoded.node));
+        let (Some(map), Some(node)) = (map, node) else {
+            let ex = "the map of nodes changes; try again";
+            return Err(Status::new(Code::NodeUnavailable, ex));
+        };
+        let row_bytes = table.schema().row_bytes();
+        let bytes_max = (call.calls.answer_bytes_max / 2).min(UPSERT_BYTES_MAX / 2);
+        let rows_max = (bytes_max / (row_bytes + KEY_BYTES)).clamp(1, ROWS_MAX);
+        let (since, position) = (
+            decoded.since.unwrap_or_default(),
+            decoded.position.unwrap_or_default(),
+        );
+        let forgotten = overlay.forgotten();
+        let page = overlay.fresh_page(since, position, rows_max, |key| map.holds(node, key));
+        let (rows, removed): (Vec<_>, Vec<_>) = page.rows.iter().partition(|row| row.row.is_some());
+        let all = || rows.iter().chain(&removed);
+        let bytes: Vec<&[u8]> = rows.iter().filter_map(|row| row.row.as_deref()).collect();
+        let answer = schema::Answer {
+            run: nodes.fresh.run(),
+            sequence: page.sequence,
+            forgotten,
+            layout: overlay.layout(),
+            keys: all().map(|row| row.key).collect(),
+            times: all().map(|row| row.stamp.time).collect(),
+            origins: all().map(|row| row.stamp.origin).collect(),
+            rows: bytes.concat().into(),
+            position: page.next,
+        };
+        Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))
+    })
+}

@@ -1,0 +1,54 @@
+//! `features.missed`: another node asks whether it missed upserts that this one has taken.
+//! Its invariant: a node that missed something gets no lease, and one that got a lease is told before it gets the next.
+
+use crate::features_upsert::LEASE_MS_MAX;
+use crate::{Served, at_once};
+use millpond_calls::{Nodes, Served as Call};
+use millpond_catalog::Catalog;
+use millpond_wire_payload::{Encoder, Payload};
+use millpond_wire_schema::{Code, Field as _, Status, features_missed as schema};
+use std::sync::Arc;
+use std::time::Duration;
+
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
+        let nodes = nodes_with(call, &decoded.node)?;
+        let fresh = &nodes.fresh;
+        let seen = decoded.run == Some(fresh.run());
+        let seen = decoded.seen.iter().filter(|_| seen);
+        let lease = Duration::from_millis(decoded.lease_ms.min(LEASE_MS_MAX));
+        let missed = fresh.ask(
+            &decoded.node,
+            seen.map(|seen| (&*seen.table, seen.sequence)),
+            (lease, call.asked.clock.read()),
+        );
+        // What it has now may be folded away.
+        for (name, overlay) in catalog.overlays().filter(|_| !decoded.seen.is_empty()) {
+            fresh.with_missed_from(name, |from| overlay.keep_from(from));
+        }
+        let missed = missed.into_iter().map(|missed| schema::Missed {
+            table: missed.table.into(),
+            from: missed.from,
+            to: missed.to,
+        });
+        let answer = schema::Answer {
+            run: fresh.run(),
+            missed: missed.collect(),
+        };
+        Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))
+    })
+}
+
+/// The other servers, among which is the node that calls.
+pub(crate) fn nodes_with<'c>(call: &Call<'c, crate::Engines>, node: &str) -> Result<&'c Arc<Nodes>, Status> {
+    let Some(nodes) = call.calls.nodes() else {
+        let ex = "this server shares no tables with others; it has no section [nodes]";
+        return Err(Status::new(Code::BadArgument, ex));
+    };
+    if nodes.map().is_some_and(|map| map.find(node).is_some()) {
+        return Ok(nodes);
+    }
+    let shown: String = node.chars().take(64).collect();
+    let ex = format!("the map of nodes that this server goes by has no node {shown:?}; try again");
+    Err(Status::new(Code::NodeUnavailable, ex))
+}

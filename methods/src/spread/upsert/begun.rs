@@ -1,0 +1,129 @@
+//! What an upsert is, and what is to be said of what became of its copies.
+//! It sends nothing. Its invariant: an error names the nodes that did not take it.
+
+use super::shares::{Copied, Share, replicas, short};
+use super::{Beside, Content};
+use crate::spread::route::Route;
+use millpond_calls::Nodes;
+use millpond_engines_features::{Durability, Stamp};
+use millpond_wire_schema::{Code, Status, features_upsert as schema};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// What does not change of an upsert, but for what became of its shares.
+pub(super) struct Begun {
+    pub(super) content: Content,
+    pub(super) shares: Vec<Share>,
+    pub(super) route: Arc<Route>,
+    pub(super) nodes: Arc<Nodes>,
+    pub(super) token: Option<String>,
+    pub(super) trace: Option<String>,
+    pub(super) deadline: Instant,
+}
+
+impl Begun {
+    /// What goes with a call that is sent now.
+    pub(super) fn beside(&self, now: Instant) -> Beside<'_> {
+        let left = self.deadline.saturating_duration_since(now);
+        Beside {
+            deadline_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1),
+            token: self.token.as_deref(),
+            trace: self.trace.as_deref(),
+        }
+    }
+
+    /// What a node said that every other one would say too.
+    pub(super) fn callers_fault(&self) -> Option<Status> {
+        self.shares.iter().find_map(|share| match &share.copied {
+            Copied::Failed {
+                status,
+                is_answer: true,
+            } if status.code.is_of_the_call() => Some(status.clone()),
+            _ => None,
+        })
+    }
+
+    /// The error where keys are on too few nodes.
+    pub(super) fn shortage(&self) -> Option<Status> {
+        let counts = replicas(&self.content, &self.shares);
+        let acks = self.nodes.options.upsert_acks;
+        let keys = short(&self.route, &self.content, acks, &counts);
+        if keys == 0 {
+            return None;
+        }
+        let failed = self.shares.iter().filter_map(|share| match &share.copied {
+            Copied::Failed { status, is_answer } => Some((share.node, status, *is_answer)),
+            _ => None,
+        });
+        let failed: Vec<_> = failed.collect();
+        // What a node itself says tells the caller more than that another one cannot be reached.
+        let worst = failed
+            .iter()
+            .find(|(_, _, is_answer)| *is_answer)
+            .or(failed.first());
+        let code = worst.map_or(Code::NodeUnavailable, |(_, status, _)| status.code);
+        let said: Vec<String> = failed
+            .iter()
+            .map(|(node, status, _)| self.said(self.route.name(*node), &status.ex))
+            .collect();
+        Some(Status::new(
+            code,
+            format!(
+                "table {:?}: {keys} of {} keys reached fewer than {} of their replicas: {}; some replicas may have the upsert, so repeat it",
+                self.content.table,
+                counts.len(),
+                acks.map_or("all".to_owned(), |acks| acks.to_string()),
+                said.join("; ")
+            ),
+        ))
+    }
+
+    /// An error with its node's name, which most have already.
+    fn said(&self, name: &str, ex: &str) -> String {
+        let quoted = format!("node {name:?}");
+        match ex.contains(&quoted) {
+            true => ex.to_owned(),
+            false => format!("{quoted}: {ex}"),
+        }
+    }
+
+    /// The error at its deadline.
+    pub(super) fn late(&self) -> Status {
+        let waiting = self.shares.iter().filter(|share| !share.has_taken());
+        let names: Vec<&str> = waiting.map(|share| self.route.name(share.node)).collect();
+        let why = match names.is_empty() {
+            true => "other nodes may still answer without it".to_owned(),
+            false => format!("nodes {names:?} have not taken it"),
+        };
+        let ex = format!(
+            "table {:?}: the deadline passed, and {why}; some replicas may have the upsert, so repeat it",
+            self.content.table
+        );
+        Status::new(Code::DeadlinePassed, ex)
+    }
+
+    /// The answer, where all is well.
+    pub(super) fn answer(&self, stamp: Stamp) -> schema::Answer<'static> {
+        let mut durability = Durability::Synced;
+        for share in &self.shares {
+            if let Copied::Taken {
+                durability: found, ..
+            } = &share.copied
+            {
+                durability = match (durability, found) {
+                    (Durability::Memory, _) | (_, Durability::Memory) => Durability::Memory,
+                    (Durability::Logged, _) | (_, Durability::Logged) => Durability::Logged,
+                    _ => Durability::Synced,
+                };
+            }
+        }
+        let counts = replicas(&self.content, &self.shares);
+        schema::Answer {
+            sequence: stamp.time,
+            durability: durability.as_str().into(),
+            replicas: counts.into_iter().min().map(|count| count as u64),
+            newer: None,
+            wait_ms: None,
+        }
+    }
+}

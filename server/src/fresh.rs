@@ -1,0 +1,287 @@
+//! This node's fresh rows while it runs: threads that ask the other replicas of its buckets whether it missed an upsert, and take
+//! from them what it missed.
+//!
+//! A thread for each such replica, which may wait for it, and one that judges what they have heard. Net threads read two numbers
+//! (`calls::Freshness`) and wait for nothing. Its invariant: lookups are answered only until the last moment up to which every
+//! replica that answers has said that nothing was missed; the rest is `standing`'s.
+
+mod link;
+mod peer;
+mod standing;
+
+use crate::nodes::Spread;
+use crate::{Error, Shared};
+use millpond_calls::Nodes;
+use millpond_nodes::{BucketMap, Node, NodeIndex};
+use millpond_threads::join_by;
+use millpond_wire_frame::Limits;
+use peer::Peer;
+use standing::{Standings, Times};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// Between two looks at what was heard, as a part of the lease.
+const LOOKS: u32 = 8;
+/// Between two questions to a replica, and how long each may take, as parts of the lease.
+const QUESTIONS: u32 = 4;
+/// How long a page of rows may take.
+const PAGE_MAX: Duration = Duration::from_secs(10);
+/// How often a start looks whether it has caught up.
+const START_LOOK: Duration = Duration::from_millis(5);
+
+/// The threads of a running node.
+pub(crate) struct CatchingUp {
+    following: Arc<Following>,
+    thread: JoinHandle<()>,
+}
+
+/// What its threads share.
+struct Following {
+    shared: Arc<Shared>,
+    nodes: Arc<Nodes>,
+    /// This node's name.
+    name: String,
+    /// Tables that are spread and have fresh rows here.
+    tables: Vec<String>,
+    limits: Limits,
+    token: Option<String>,
+    lease: Duration,
+    standings: Mutex<Standings>,
+    stopped: Mutex<bool>,
+    /// Signalled when it is to stop.
+    stop: Condvar,
+}
+
+impl CatchingUp {
+    /// Begins, where this server is a node and has fresh rows, and waits until what they have is all there, or as long as is
+    /// configured. Then lookups are answered.
+    pub(crate) fn start(shared: &Arc<Shared>, spread: &Spread) -> Result<Option<CatchingUp>, Error> {
+        let config = &shared.config;
+        let tables = config.features.iter();
+        let tables = tables.filter(|(_, table)| table.spread && table.overlay.is_some());
+        let tables: Vec<String> = tables.map(|(name, _)| name.clone()).collect();
+        let (Some(section), false) = (&config.nodes, tables.is_empty()) else {
+            return Ok(None);
+        };
+        let Some(name) = section.name.clone() else {
+            return Ok(None);
+        };
+        let lease = spread.nodes.options.lease;
+        let times = Times {
+            lease,
+            wait_max: Duration::from_millis(section.catch_up_ms_max),
+        };
+        if let Some(catalog) = shared.calls.state() {
+            // What this server stamps is above all that it has.
+            let overlays = catalog.overlays().filter(|(name, _)| tables.contains(name));
+            overlays.for_each(|(_, overlay)| spread.nodes.stamps.observe(overlay.newest()));
+        }
+        let following = Arc::new(Following {
+            shared: Arc::clone(shared),
+            nodes: Arc::clone(&spread.nodes),
+            name,
+            tables,
+            limits: Limits {
+                frame_bytes_max: config.server.frame_bytes_max,
+            },
+            token: section.token.shown().map(str::to_owned),
+            lease,
+            standings: Mutex::new(Standings::new(times, Instant::now())),
+            stopped: Mutex::new(false),
+            stop: Condvar::new(),
+        });
+        let follows = Arc::clone(&following);
+        let thread = std::thread::Builder::new().name("fresh".into());
+        let thread = thread.spawn(move || follows.run());
+        let thread = thread.map_err(|source| millpond_net::Error::Thread {
+            what: "the thread that catches up with upserts".into(),
+            source,
+        })?;
+        let started = Instant::now();
+        // A map may come later, from etcd.
+        while following.nodes.map().is_some()
+            && !following.is_begun()
+            && started.elapsed() < times.wait_max + lease
+        {
+            std::thread::sleep(START_LOOK);
+        }
+        Ok(Some(CatchingUp { following, thread }))
+    }
+
+    /// Ends them.
+    pub(crate) fn stop(self) -> JoinHandle<()> {
+        *lock(&self.following.stopped) = true;
+        self.following.stop.notify_all();
+        self.thread
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Following {
+    fn is_begun(&self) -> bool {
+        let map = self.nodes.map().map_or(0, |map| map.version());
+        self.nodes.fresh.holds(map, Instant::now())
+    }
+
+    /// Waits that long, or until it is to stop: whether it is.
+    fn rests(&self, time: Duration) -> bool {
+        let stopped = lock(&self.stopped);
+        let waited = self.stop.wait_timeout_while(stopped, time, |stopped| !*stopped);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+
+    /// Changes what is known of the replicas, and says at once what that means for lookups.
+    fn change<R>(&self, change: impl FnOnce(&mut Standings) -> R) -> R {
+        let mut standings = lock(&self.standings);
+        let changed = change(&mut standings);
+        let verdict = standings.judge(Instant::now());
+        let fresh = &self.nodes.fresh;
+        fresh.set_alone(verdict.away as u64);
+        match verdict.until {
+            Some(until) => fresh.extend(until),
+            None => fresh.lapse(),
+        }
+        if verdict.stood_still {
+            let lease_ms = self.lease.as_millis() as u64;
+            tracing::info!(
+                lease_ms,
+                "this process stood still for longer than its lease; it asks the other replicas what it missed"
+            );
+        }
+        changed
+    }
+
+    /// Follows the map until the server stops.
+    fn run(self: Arc<Following>) {
+        let (mut map, mut threads) = (None::<Arc<BucketMap>>, BTreeMap::new());
+        while !self.rests(self.lease / LOOKS) {
+            match self.nodes.map() {
+                Some(next) if map.as_ref().is_none_or(|map| map.version() != next.version()) => {
+                    self.go_by(map.as_deref(), &next, &mut threads);
+                    map = Some(next);
+                }
+                Some(_) => self.change(|_| ()),
+                None => {}
+            }
+            if let Some(map) = &map
+                && self.change(|standings| standings.judge(Instant::now()).is_whole)
+            {
+                self.nodes.fresh.has_map(map.version());
+            }
+        }
+        let until = Instant::now() + self.lease;
+        for (_, thread) in threads {
+            // One that waits for its node touches nothing once the server stops.
+            let _ = join_by(thread, until);
+        }
+    }
+
+    /// Asks the replicas of a map's buckets from now on.
+    fn go_by(
+        self: &Arc<Following>,
+        before: Option<&BucketMap>,
+        map: &BucketMap,
+        threads: &mut BTreeMap<String, JoinHandle<()>>,
+    ) {
+        let (others, gains) = others(before, map, &self.name);
+        let names: Vec<String> = others.iter().map(|node| node.name.clone()).collect();
+        self.nodes.fresh.keep(|name| map.find(name).is_some());
+        self.change(|standings| {
+            standings.set(&names, before.is_none(), Instant::now());
+            if gains {
+                standings.want_all();
+            }
+        });
+        threads.retain(|_, thread| !thread.is_finished());
+        for node in others {
+            if threads.contains_key(&node.name) {
+                continue;
+            }
+            let name = node.name.clone();
+            let peer = Peer::new(Arc::clone(self), node);
+            let thread = std::thread::Builder::new().name("fresh-of".into());
+            match thread.spawn(move || peer.run()) {
+                Ok(thread) => drop(threads.insert(name, thread)),
+                Err(error) => {
+                    tracing::error!(node = name, %error, "no thread for what this node missed of another")
+                }
+            }
+        }
+    }
+}
+
+/// The other nodes that may have rows which this one is to have, and whether it has more buckets than before.
+fn others(before: Option<&BucketMap>, map: &BucketMap, name: &str) -> (Vec<Node>, bool) {
+    let mut others: BTreeMap<String, Node> = BTreeMap::new();
+    let mut add = |map: &BucketMap, replicas: &[NodeIndex]| {
+        for node in replicas.iter().filter_map(|node| map.node(*node)) {
+            if node.name != name && !others.contains_key(&node.name) {
+                others.insert(node.name.clone(), node.clone());
+            }
+        }
+    };
+    let holds = |map: &BucketMap, bucket: u32| {
+        let node = map.find(name);
+        node.is_some_and(|node| map.replicas(bucket).contains(&node))
+    };
+    let mut gains = false;
+    for bucket in (0..map.buckets()).filter(|bucket| holds(map, *bucket)) {
+        add(map, map.replicas(bucket));
+        match before {
+            // Buckets of another number are other buckets.
+            Some(before) if before.buckets() != map.buckets() => {
+                gains = true;
+                (0..before.buckets()).for_each(|bucket| add(before, before.replicas(bucket)));
+            }
+            Some(before) if !holds(before, bucket) => {
+                gains = true;
+                add(before, before.replicas(bucket));
+            }
+            _ => {}
+        }
+    }
+    (others.into_values().collect(), gains)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn map(version: u64, nodes: &[(&str, &str)]) -> BucketMap {
+        let nodes: Vec<String> = nodes
+            .iter()
+            .map(|(name, buckets)| {
+                format!("{{ name = {name:?}, addresses = [\"{name}:1\"], buckets = {buckets:?} }}")
+            })
+            .collect();
+        BucketMap::from_toml(&format!(
+            "version = {version}\nbuckets = 4\nnodes = [{}]",
+            nodes.join(", ")
+        ))
+        .unwrap()
+    }
+
+    #[test]
+    fn the_replicas_of_a_nodes_buckets_are_asked_and_of_those_that_are_new() {
+        let first = map(1, &[("a", "0-1"), ("b", "1-2"), ("c", "2-3"), ("d", "0")]);
+        let check = |before: Option<&BucketMap>, map: &BucketMap, expected: &[&str], more: bool| {
+            let (others, gains) = others(before, map, "a");
+            let names: Vec<&str> = others.iter().map(|node| node.name.as_str()).collect();
+            assert_eq!((names.as_slice(), gains), (expected, more));
+        };
+        check(None, &first, &["b", "d"], false);
+        check(Some(&first), &first, &["b", "d"], false);
+        let fewer = map(2, &[("a", "0"), ("b", "1-2"), ("c", "2-3"), ("d", "0")]);
+        check(Some(&first), &fewer, &["d"], false);
+        // It takes a bucket over that two others had.
+        let moved = map(3, &[("a", "0,2"), ("b", "1"), ("c", "3"), ("d", "0")]);
+        check(Some(&fewer), &moved, &["b", "c", "d"], true);
+        check(Some(&first), &map(4, &[("b", "0-3")]), &[], false);
+    }
+}

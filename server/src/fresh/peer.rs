@@ -1,0 +1,330 @@
+//! What one other replica has that this node missed: asked for over and over, and taken.
+//!
+//! Its thread waits for the replica and for this node's own log. Its invariant: a replica counts as heard only by an answer to a
+//! question that was asked after all that it named before was taken.
+
+use super::link::{Link, LinkError};
+use super::{Following, PAGE_MAX, QUESTIONS};
+use millpond_engines_features::{Overlay, Stamp, Table, Upsert, UpsertError, Upserted};
+use millpond_nodes::Node;
+use millpond_wire_schema::{
+    FeaturesFresh, FeaturesMissed, Method as _, features_fresh as fresh, features_missed as missed,
+};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+/// Upserts that wait for this node's log at a time.
+const WAITING_MAX: usize = 64;
+
+/// See this module.
+pub(super) struct Peer {
+    following: Arc<Following>,
+    node: Node,
+    link: Link,
+    /// The process that answered last.
+    run: Option<u64>,
+    /// By table, up to where all that it has is here.
+    seen: BTreeMap<String, u64>,
+    /// What was said last of why nothing could be taken, so that it is said once.
+    problem: Option<String>,
+}
+
+/// Why a table's rows could not be taken.
+enum TakeError {
+    /// The node does not give them.
+    Link(LinkError),
+    /// This node cannot write them.
+    Here(String),
+}
+
+impl std::fmt::Display for TakeError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            TakeError::Link(error) => error.fmt(f),
+            TakeError::Here(why) => f.write_str(why),
+        }
+    }
+}
+
+impl Peer {
+    pub(super) fn new(following: Arc<Following>, node: Node) -> Peer {
+        Peer {
+            link: Link::new(following.limits),
+            following,
+            node,
+            run: None,
+            seen: BTreeMap::new(),
+            problem: None,
+        }
+    }
+
+    /// Asks until the node is no replica any more, or the server stops.
+    pub(super) fn run(mut self) {
+        let pause = self.following.lease / QUESTIONS;
+        loop {
+            let rest = if self.ask(pause) { Duration::ZERO } else { pause };
+            if self.following.rests(rest) {
+                return;
+            }
+            if !self.following.change(|standings| standings.has(&self.node.name)) {
+                return;
+            }
+            if let Some(map) = self.following.nodes.map()
+                && let Some(node) = map.find(&self.node.name).and_then(|node| map.node(node))
+                && *node != self.node
+            {
+                self.node = node.clone();
+                self.link = Link::new(self.following.limits);
+            }
+        }
+    }
+
+    /// Asks once, and takes what there is: whether to ask again at once.
+    fn ask(&mut self, most: Duration) -> bool {
+        let asked = Instant::now();
+        let following = Arc::clone(&self.following);
+        let seen = self.seen.iter().map(|(table, sequence)| missed::Seen {
+            table: table.as_str().into(),
+            sequence: *sequence,
+        });
+        let call = missed::Call {
+            node: following.name.as_str().into(),
+            lease_ms: u64::try_from(following.lease.as_millis()).unwrap_or(u64::MAX),
+            run: self.run,
+            seen: seen.collect(),
+        };
+        let method = (FeaturesMissed::NAME, following.token.as_deref());
+        let answer = self
+            .link
+            .call::<missed::Call<'static>, missed::Answer<'static>>(&self.node, method, &call, most);
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(error) => {
+                self.failed(asked, &error);
+                return false;
+            }
+        };
+        let name = self.node.name.as_str();
+        if self.run != Some(answer.run) {
+            // It has no note any more of what it saw this node miss.
+            self.run = Some(answer.run);
+            self.seen.clear();
+            following.change(|standings| standings.want(name));
+        }
+        let wants_all = following.change(|standings| {
+            match answer.missed.is_empty() {
+                true => standings.heard(name, asked),
+                false => standings.missed(name, Instant::now()),
+            }
+            standings.wants_all(name)
+        });
+        if !wants_all && answer.missed.is_empty() {
+            self.problem = None;
+            return false;
+        }
+        match self.take_all(wants_all, &answer.missed) {
+            Ok(()) => true,
+            Err(error) => {
+                self.complain(&error.to_string());
+                let is_over = following
+                    .change(|standings| standings.failed(&self.node.name, asked, false, Instant::now()));
+                if is_over {
+                    self.goes_on_without("does not give what this node may have missed");
+                }
+                false
+            }
+        }
+    }
+
+    /// The node did not answer.
+    fn failed(&mut self, asked: Instant, error: &LinkError) {
+        let is_gone = matches!(error, LinkError::Gone(_));
+        let name = self.node.name.as_str();
+        let is_over = self
+            .following
+            .change(|standings| standings.failed(name, asked, is_gone, Instant::now()));
+        if is_over {
+            self.goes_on_without(&error.to_string());
+        }
+    }
+
+    fn goes_on_without(&self, why: &str) {
+        let node = self.node.name.as_str();
+        tracing::warn!(
+            node,
+            why,
+            "another replica does not say whether this node missed an upsert; lookups are answered without it"
+        );
+    }
+
+    fn complain(&mut self, problem: &str) {
+        if self.problem.as_deref() != Some(problem) {
+            let node = self.node.name.as_str();
+            tracing::warn!(
+                node,
+                problem,
+                "this node cannot catch up with another replica yet"
+            );
+            self.problem = Some(problem.to_owned());
+        }
+    }
+
+    /// Takes what the node says that this one missed; of all tables all that it has, where that is wanted.
+    fn take_all(&mut self, wants_all: bool, named: &[missed::Missed<'_>]) -> Result<(), TakeError> {
+        let following = Arc::clone(&self.following);
+        let began = Instant::now();
+        let mut count = 0;
+        for table in &following.tables {
+            let named = named.iter().find(|missed| missed.table == *table);
+            let from = match (wants_all, named) {
+                (true, _) => 0,
+                (false, Some(missed)) => missed.from.saturating_sub(1),
+                (false, None) => continue,
+            };
+            let (sequence, forgotten, rows) = self.take(table, from)?;
+            count += rows;
+            if let Some(missed) = named.filter(|missed| missed.from <= forgotten) {
+                let (node, from) = (self.node.name.as_str(), missed.from);
+                tracing::error!(
+                    table,
+                    node,
+                    from,
+                    forgotten,
+                    "this node missed upserts that another one has folded into a version; serve a version that has them here too"
+                );
+            }
+            self.seen.insert(table.clone(), sequence);
+        }
+        for missed in named
+            .iter()
+            .filter(|missed| following.tables.iter().all(|table| *table != missed.table))
+        {
+            // It takes none of them here.
+            self.seen.insert(missed.table.to_string(), missed.to);
+        }
+        if wants_all {
+            following.change(|standings| standings.has_all(&self.node.name));
+        }
+        following.nodes.fresh.caught_up(count);
+        let (node, ms) = (self.node.name.as_str(), began.elapsed().as_millis() as u64);
+        tracing::info!(node, rows = count, ms, "caught up with another replica");
+        Ok(())
+    }
+
+    /// Takes what the node has of a table behind a sequence: up to which sequence of the node's that is, what it has folded, and how
+    /// many rows were missing here.
+    fn take(&mut self, table: &str, since: u64) -> Result<(u64, u64, u64), TakeError> {
+        let following = Arc::clone(&self.following);
+        let (mut position, mut first, mut count) = (None, None, 0);
+        loop {
+            let map = following.nodes.map().map_or(0, |map| map.version());
+            let call = fresh::Call {
+                table: table.into(),
+                node: following.name.as_str().into(),
+                map,
+                since: Some(since),
+                position,
+            };
+            let method = (FeaturesFresh::NAME, following.token.as_deref());
+            let page = self
+                .link
+                .call::<fresh::Call<'static>, fresh::Answer<'static>>(&self.node, method, &call, PAGE_MAX);
+            let page = page.map_err(TakeError::Link)?;
+            if Some(page.run) != self.run {
+                return Err(TakeError::Here("its process is another one".to_owned()));
+            }
+            let (sequence, forgotten) = *first.get_or_insert((page.sequence, page.forgotten));
+            position = page.position;
+            count += self.write(table, page).map_err(TakeError::Here)?;
+            if position.is_none() {
+                return Ok((sequence, forgotten, count));
+            }
+            if following.shared.calls.is_stopping() {
+                return Err(TakeError::Here("this server stops".to_owned()));
+            }
+        }
+    }
+
+    /// Writes what is not here of a page: how many rows and removals.
+    fn write(&self, name: &str, page: fresh::Answer<'_>) -> Result<u64, String> {
+        let Some(catalog) = self
+            .following
+            .shared
+            .calls
+            .state()
+            .map(|state| Arc::clone(&state))
+        else {
+            return Err("this server serves nothing yet".to_owned());
+        };
+        let table = catalog.tables.get(name);
+        let Some((table, overlay)) = table.and_then(|table| Some((table, table.overlay()?))) else {
+            return Err(format!("table {name:?} takes no upserts here"));
+        };
+        let upserts = upserts(table, overlay, page)?;
+        let count = upserts.iter().map(|(count, _)| *count as u64).sum();
+        let mut upserts = upserts.into_iter().map(|(_, upsert)| upsert).peekable();
+        while upserts.peek().is_some() {
+            let (done, ended) = sync_channel::<Result<Upserted, UpsertError>>(WAITING_MAX);
+            for upsert in upserts.by_ref().take(WAITING_MAX) {
+                let done = done.clone();
+                overlay.upsert(upsert, move |result| drop(done.try_send(result)));
+            }
+            drop(done);
+            for result in ended {
+                result.map_err(|error| format!("table {name:?}: {error}"))?;
+            }
+        }
+        Ok(count)
+    }
+}
+
+/// What is not here of one upsert.
+#[derive(Default)]
+struct Missing {
+    keys: Vec<u64>,
+    rows: Vec<u8>,
+    removed: Vec<u64>,
+}
+
+/// The upserts that make up what this node lacks of a page, with how many keys each has: one for each stamp.
+fn upserts(
+    table: &Arc<Table>,
+    overlay: &Overlay,
+    page: fresh::Answer<'_>,
+) -> Result<Vec<(usize, Upsert)>, String> {
+    let row_bytes = table.schema().row_bytes().max(1);
+    let with_rows = page.rows.len() / row_bytes;
+    let mut rows = page.rows.chunks_exact(row_bytes);
+    let mut of_stamps: BTreeMap<Stamp, Missing> = BTreeMap::new();
+    let stamps = page.times.iter().zip(&page.origins);
+    for ((at, key), (time, origin)) in page.keys.iter().enumerate().zip(stamps) {
+        let row = rows.next().filter(|_| at < with_rows);
+        let stamp = Stamp {
+            time: *time,
+            origin: *origin,
+        };
+        if !stamp.is_some() || overlay.has(*key, stamp) {
+            continue;
+        }
+        let missing = of_stamps.entry(stamp).or_default();
+        match row {
+            Some(row) => {
+                missing.keys.push(*key);
+                missing.rows.extend_from_slice(row);
+            }
+            None => missing.removed.push(*key),
+        }
+    }
+    let made = of_stamps.into_iter().map(|(stamp, missing)| {
+        let mut keys = missing.keys;
+        keys.extend(missing.removed);
+        let count = keys.len();
+        let upsert = Upsert::of_stored(table, page.layout, keys, missing.rows, stamp);
+        upsert
+            .map(|upsert| (count, upsert))
+            .map_err(|error| error.to_string())
+    });
+    made.collect()
+}

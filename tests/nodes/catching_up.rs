@@ -1,0 +1,130 @@
+//! Nodes that missed upserts: none answers a lookup before it has them. What an answer says is held against what was acknowledged
+//! before it was asked for; nothing here depends on which thread runs first.
+
+use super::cluster::{Cluster, make_table, write_map};
+use super::upserts::{firsts, limit, upsert, upsert_call};
+use crate::harness::{Http, Millpond};
+use serde_json::{Value, json};
+use std::io::Write as _;
+use std::time::Instant;
+
+/// One replica is enough, and what a node missed is waited for.
+const LENIENT: &str = "upsert_acks = 1\ncatch_up_ms_max = 120000\n";
+
+/// Keys of the tests; the last of them is removed.
+fn keys() -> Vec<u64> {
+    (0..30).collect()
+}
+
+/// Writes that number to all of them but the last, which is removed.
+fn write(server: &Millpond, value: f64) {
+    let mut call = upsert_call(&keys()[..29], value);
+    call["remove"] = json!([29]);
+    upsert(server, &call);
+}
+
+fn expected(value: f64) -> Vec<Option<f64>> {
+    (0..30).map(|key| (key < 29).then_some(value)).collect()
+}
+
+#[test]
+fn a_node_that_was_away_has_what_it_missed_before_it_answers() {
+    let mut cluster = Cluster::start_fresh(&["a", "b", "c"], 3, LENIENT);
+    write(cluster.node("a"), 1.0);
+    assert_eq!(firsts(cluster.node("a"), &keys(), Some(1)), expected(1.0));
+    for value in [2.0, 3.0] {
+        cluster.node("a").signal("KILL");
+        write(cluster.node("b"), value);
+        // It is ready when it has asked the others.
+        cluster.restart("a");
+        for _ in 0..20 {
+            assert_eq!(firsts(cluster.node("a"), &keys(), Some(1)), expected(value));
+        }
+        cluster
+            .node("a")
+            .wait_for("millpond_nodes_caught_up_rows_total", |rows| rows >= 30);
+    }
+    for name in ["b", "c"] {
+        cluster
+            .node(name)
+            .wait_for("millpond_nodes_missing", |count| count == 0);
+    }
+}
+
+#[test]
+fn a_node_that_stood_still_has_what_it_missed_before_it_answers() {
+    let cluster = Cluster::start_fresh(&["a", "b"], 2, LENIENT);
+    let proxy = cluster.proxy_with("upsert_acks = 1\n");
+    write(&proxy, 1.0);
+    assert_eq!(firsts(cluster.node("a"), &keys(), Some(1)), expected(1.0));
+    for (value, server) in [(2.0, cluster.node("b")), (3.0, &proxy)] {
+        let mut waiting = Http::connect(&cluster.node("a").addr);
+        cluster.node("a").signal("STOP");
+        write(server, value);
+        // This lies in its socket until it goes on.
+        let body = json!({"table": "films", "keys": keys(), "map": 1}).to_string();
+        let request = format!(
+            "POST /service/features.lookup HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        waiting.stream.write_all(request.as_bytes()).unwrap();
+        cluster.node("a").signal("CONT");
+        let (status, text) = waiting.answer().unwrap();
+        assert!(status == 200 || status == 503, "{status} {text}");
+        if status == 200 {
+            let answer: Value = serde_json::from_str(&text).unwrap();
+            assert_eq!(answer["values"][0].as_f64(), Some(value), "{answer}");
+        }
+        for _ in 0..20 {
+            assert_eq!(firsts(cluster.node("a"), &keys(), Some(1)), expected(value));
+            assert_eq!(firsts(&proxy, &keys(), None), expected(value));
+        }
+    }
+}
+
+#[test]
+fn a_node_that_gets_buckets_has_their_fresh_rows_before_it_answers() {
+    let names = ["a", "b", "c"];
+    let cluster = Cluster::start_fresh(&names, 3, LENIENT);
+    // They have all rows, but not all buckets.
+    write_map(cluster.folder.path(), 2, &names, 1);
+    for name in names {
+        make_table(&cluster.path(name).join("films"), 2, |_| true);
+        cluster.node(name).wait_for_metric("millpond_nodes_map_version 2");
+    }
+    let proxy = cluster.proxy();
+    proxy.wait_for_metric("millpond_nodes_map_version 2");
+    write(&proxy, 4.0);
+    write_map(cluster.folder.path(), 3, &names, 3);
+    for name in names {
+        cluster.node(name).wait_for_metric("millpond_nodes_map_version 3");
+        assert_eq!(
+            firsts(cluster.node(name), &keys(), Some(3)),
+            expected(4.0),
+            "{name}"
+        );
+    }
+}
+
+#[test]
+fn without_the_others_a_node_answers_after_a_while() {
+    let mut cluster = Cluster::start_fresh(&["a", "b"], 2, "catch_up_ms_max = 100\n");
+    upsert(cluster.node("a"), &upsert_call(&keys(), 1.0));
+    for name in ["a", "b"] {
+        cluster.node(name).signal("KILL");
+    }
+    cluster.restart("a");
+    assert_eq!(firsts(cluster.node("a"), &keys(), Some(1)), vec![Some(1.0); 30]);
+    cluster
+        .node("a")
+        .wait_for("millpond_nodes_unheard", |count| count == 1);
+    let log = cluster.path("a").join("log");
+    let until = limit();
+    while !std::fs::read_to_string(&log)
+        .unwrap()
+        .contains("lookups are answered without it")
+    {
+        assert!(Instant::now() < until);
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+}
