@@ -6,6 +6,7 @@
 use crate::versions;
 use crate::{Catalog, Error, ModelSection, Resources, Sections, Serving};
 use arc_swap::{ArcSwap, Guard};
+use millpond_engines_features::{Folded, Overlay};
 use millpond_threads::ends_by;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -295,6 +296,13 @@ fn forget_folded(old: &Catalog, next: &Catalog, is_lasting: bool, has_ended: boo
             );
             continue;
         }
+        let folded = Folded {
+            sequence: folded_everywhere(next, name, overlay).unwrap_or(folded.sequence),
+            ..folded
+        };
+        if folded.sequence == 0 {
+            continue;
+        }
         match overlay.forget(folded) {
             Ok(()) => tracing::info!(
                 table = name,
@@ -305,6 +313,14 @@ fn forget_folded(old: &Catalog, next: &Catalog, is_lasting: bool, has_ended: boo
             Err(error) => tracing::warn!(table = name, %error, "what was folded stays in the overlay"),
         }
     }
+}
+
+/// Of a table that is on several servers: up to where all of its versions that are open have the overlay folded. Calls over nodes
+/// ask for the version that all nodes serve, which may be one that is only held here.
+fn folded_everywhere(next: &Catalog, name: &str, overlay: &Overlay) -> Option<u64> {
+    let section = next.sections().features.get(name)?;
+    let versions = next.versions(name).filter(|_| section.spread);
+    versions.map(|table| overlay.folded_in(table)).min()
 }
 
 fn not_served(section: &str, name: &str) -> Error {

@@ -462,3 +462,57 @@ fn a_way_back_keeps_stores_that_were_added_and_the_default() {
     handle.roll_back().unwrap();
     assert_eq!(handle.pin().sections().store_default(), Some("clicks"));
 }
+
+/// A call over nodes asks for the version that all of them serve, which may be one that is only held here.
+#[test]
+fn what_a_spread_table_has_folded_stays_while_a_version_without_it_is_held() {
+    for (spread, left) in [(false, 1), (true, 2)] {
+        let dir = tempfile::tempdir().unwrap();
+        let (tables, log) = (dir.path().join("films"), dir.path().join("log"));
+        write(&tables, 1);
+        let section = features::Section {
+            spread,
+            overlay: Some(features::OverlaySection {
+                path: Some(log.clone()),
+                durability: features::Durability::Logged,
+                ..features::OverlaySection::default()
+            }),
+            ..features::Section::of(tables.clone())
+        };
+        let sections = Sections {
+            features: BTreeMap::from([("films".to_owned(), section)]),
+            ..Sections::default()
+        };
+        let handle = Handle::open(sections, Resources::default()).unwrap();
+        let first = Arc::clone(&handle.pin().tables["films"]);
+        let overlay = Arc::clone(first.overlay().unwrap());
+        // A fold beside a writer leaves the last of them.
+        for key in [7, 8] {
+            let (done, ended) = mpsc::channel();
+            let upsert = features::Upsert::new(&first, vec![key], &[] as &[&str], &[9.0; DIM], vec![]);
+            overlay.upsert(upsert.unwrap(), move |result| {
+                done.send(result.is_ok()).unwrap();
+            });
+            assert!(ended.recv().unwrap());
+        }
+        let fold = features::Fold {
+            log: &log,
+            sequence: None,
+            ttl_ms: None,
+            shards: 1,
+        };
+        let base = Arc::new(features::Table::open_version(&tables, None).unwrap());
+        features::fold(base, &tables, 2, &fold).unwrap().unwrap();
+        handle.activate("films", 2).unwrap();
+        assert_eq!(overlay.len(), left);
+        let catalog = handle.pin();
+        for (table, expected) in catalog
+            .versions("films")
+            .zip([9.0, if spread { 9.0 } else { 1.0 }])
+        {
+            let (mut values, mut found) = ([0.0; DIM], [0; 1]);
+            table.lookup(&[7], &mut values, &mut found);
+            assert_eq!(values, [expected; DIM], "version {}", table.version());
+        }
+    }
+}
