@@ -103,7 +103,9 @@ impl NodeSink for NoteSink {
         let answer = read(route.name(self.node), answer);
         let is_up = answer.as_ref().err().is_none_or(|error| error.is_answer);
         report(&route, self.node, is_up, now);
-        let wait = answer.map(|answer| now + Duration::from_millis(answer.wait_ms.unwrap_or_default()));
+        // Counted from here: the turn may have begun before the node said so.
+        let heard = Instant::now();
+        let wait = answer.map(|answer| heard + Duration::from_millis(answer.wait_ms.unwrap_or_default()));
         call.noted(self.share, wait);
         call.settle(&self.call, outbound, now);
     }
