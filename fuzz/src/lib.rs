@@ -16,6 +16,7 @@ mod image;
 #[cfg(feature = "fpnn-encryption")]
 mod key;
 mod memory;
+mod overlay_log;
 mod payload;
 mod resp;
 mod strict;
@@ -33,6 +34,7 @@ pub use http::http;
 pub use image::image;
 #[cfg(feature = "fpnn-encryption")]
 pub use key::key;
+pub use overlay_log::overlay_log;
 pub use payload::payload;
 pub use resp::resp;
 pub use table::table;
@@ -54,6 +56,7 @@ pub const TARGETS: &[Target] = &[
     ("image", image),
     ("bucket_map", bucket_map),
     ("table", table),
+    ("overlay_log", overlay_log),
     ("table_input", table_input),
     #[cfg(feature = "fpnn-encryption")]
     ("key", key),

@@ -68,10 +68,16 @@ impl Found {
         if let Said::Kept { copied, .. } = said {
             self.copied = self.copied.max(copied);
         }
-        if let Said::Folded { sequence, .. } = said {
-            // Whatever is left out: segments may be gone for it.
-            self.forgotten = self.forgotten.max(sequence);
-        }
+        let said = match said {
+            Said::Folded { time_ms, sequence } => {
+                // What comes behind it was not folded, whatever it says.
+                let sequence = sequence.min(record.sequence);
+                // Counts where it is left out, too: segments may be gone for it.
+                self.forgotten = self.forgotten.max(sequence);
+                Said::Folded { time_ms, sequence }
+            }
+            said => said,
+        };
         let (said, written) = said.upserted(record.sequence).unwrap_or((said, record.sequence));
         // What is kept was written before, and may be nowhere else.
         let written = written.min(record.sequence);
