@@ -187,11 +187,13 @@ pub(crate) fn open(
             (Err(_), Some(_)) => None,
             (Err(error), None) => return Err(Error::part("features", name)(error)),
         };
-        let highest = active.map_or(0, |active| active.highest).max(table.version());
+        let said = active.as_ref();
+        let highest = said.map_or(0, |active| active.highest).max(table.version());
         let active = active.filter(|active| active.version == table.version());
+        let (before, held) = active.map_or((None, Vec::new()), |active| (active.before, active.held));
         let past = Past {
-            held: Vec::new(),
-            before: active.and_then(|active| active.before),
+            held: reopened(name, section, &table, &held),
+            before,
             highest,
             counts,
         };
@@ -206,6 +208,40 @@ pub(crate) fn open(
     };
     let past = served.past_of(&table, section.versions_held);
     Ok((table, past))
+}
+
+/// Opens the versions that were held when the server ended. One that cannot be held any more is passed over: what serves does not
+/// depend on it.
+fn reopened(name: &str, section: &features::Section, table: &Arc<Table>, held: &[u64]) -> Vec<Arc<Table>> {
+    let reopen = |version: u64| {
+        let section = features::Section {
+            version: Some(version),
+            ..section.clone()
+        };
+        let served = Served {
+            section: &section,
+            table,
+            past: Past::default(),
+        };
+        let over = Over {
+            overlay: table.overlay().cloned(),
+            upsert_bytes_max: 0,
+        };
+        let opened = opened(name, &section, Some(&served), &over);
+        let problem = match opened {
+            Ok(held) => return Some(Arc::new(held)),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(
+            table = name,
+            version,
+            problem,
+            "a version that was held is not any more"
+        );
+        None
+    };
+    let held = held.iter().copied().filter(|held| *held != table.version());
+    held.take(section.versions_held).filter_map(reopen).collect()
 }
 
 /// Opens a version and makes it ready, which checks every byte that what is served does not have, too.

@@ -153,6 +153,8 @@ pub(crate) enum Step {
     Activate {
         /// The version that a way back leads to then.
         before: Option<u64>,
+        /// The versions that are held then, the one served last first.
+        held: Vec<u64>,
         /// The configuration names the version that a start serves, so nothing is written.
         is_fixed: bool,
     },
@@ -199,11 +201,19 @@ impl Plan {
                     // From now on a start serves what serves now, whatever newer versions there are: one of them may be what
                     // is refused. Where it cannot be written, the answer says so in the end. Of several processes another
                     // one may have switched meanwhile: what was written then stays.
-                    let (version, before) = (now, past.before);
-                    let _ = Active::of(version, before).write_first(&folder);
+                    let active = Active::of(now, past.before);
+                    let held = past.held.iter().map(|held| held.version());
+                    let _ = active.holding(held).write_first(&folder);
                 }
-                let is_fixed = fixed.is_some();
-                Step::Activate { before, is_fixed }
+                let held = [now]
+                    .into_iter()
+                    .chain(past.held.iter().map(|held| held.version()));
+                let held = held.filter(|held| *held != version);
+                Step::Activate {
+                    before,
+                    held: held.take(section.versions_held).collect(),
+                    is_fixed: fixed.is_some(),
+                }
             }
         };
         Ok(Plan {
@@ -239,9 +249,9 @@ impl Plan {
     pub(crate) fn decide(&self) -> Result<Option<String>, Refusal> {
         match self.step {
             Step::Activate { is_fixed: true, .. } => Ok(None),
-            Step::Activate { before, .. } => {
-                let version = self.version;
-                let written = Active::of(version, before).write(&self.folder);
+            Step::Activate { before, ref held, .. } => {
+                let active = Active::of(self.version, before);
+                let written = active.holding(held.iter().copied()).write(&self.folder);
                 Ok(written.err().map(|error| error.to_string()))
             }
             Step::Delete => features::delete_unused_version(&self.folder, self.version)

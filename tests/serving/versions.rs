@@ -351,6 +351,43 @@ fn a_lookup_may_name_a_version_as_long_as_it_is_held() {
 }
 
 #[test]
+fn versions_that_were_held_answer_after_a_restart() {
+    let folder = folder(&[1, 2, 3, 4]);
+    let server = Millpond::start(folder.path(), &[]);
+    for version in [1, 3, 2] {
+        switched(&server, "features.activate", &json!({"version": version}));
+    }
+    let check = |server: &Millpond, answering: &[u64]| {
+        for version in 1..=4_u64 {
+            let asked = json!({"table": "films", "keys": [0], "at_version": version});
+            let (_, answer) = server.call("features.lookup", &asked);
+            match answering.contains(&version) {
+                true => assert_eq!(answer["values"], json!(vec![version as f64; DIM]), "{answer}"),
+                false => assert_eq!(answer["code"], json!(30106), "{answer}"),
+            }
+        }
+        let (_, listed) = server.call("features.versions", &json!({"table": "films"}));
+        assert_eq!(
+            (&listed["active"], held(&listed)),
+            (&json!(2), answering.to_vec())
+        );
+    };
+    check(&server, &[1, 2, 3]);
+    drop(server);
+    let server = Millpond::start(folder.path(), &[]);
+    check(&server, &[1, 2, 3]);
+    drop(server);
+    // One that cannot be opened any more is passed over, and fewer are held where fewer are to be.
+    let damaged = folder.path().join("tables/films/00000003/shard-00000.mpf");
+    fs::write(damaged, b"damaged").unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    check(&server, &[1, 2]);
+    drop(server);
+    let server = Millpond::start(folder.path(), &["features.films.versions_held=0"]);
+    check(&server, &[2]);
+}
+
+#[test]
 fn a_table_says_what_it_is() {
     let folder = folder(&[1, 2]);
     let server = Millpond::start(folder.path(), &[]);

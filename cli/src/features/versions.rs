@@ -11,7 +11,7 @@ use millpond_client_rust::schema::{
     FeaturesActivate, FeaturesDelete, FeaturesRollback, FeaturesVersions, Field as _, Method,
 };
 use millpond_engines_features_build::{
-    Active, Described, activate_at_start, delete_unused_version, describe_versions, roll_back_at_start,
+    Active, Described, activate_at_start, delete_at_start, describe_versions, roll_back_at_start,
     version_at_start,
 };
 use serde_json::json;
@@ -134,7 +134,7 @@ pub(crate) fn delete(arguments: &Delete) -> anyhow::Result<()> {
     let told = match at.ask::<FeaturesDelete>(json!({"table": table, "version": version}))? {
         Some(told) => told,
         None => {
-            delete_unused_version(Path::new(table), *version)?;
+            delete_at_start(Path::new(table), *version)?;
             format!("version {version} is deleted")
         }
     };

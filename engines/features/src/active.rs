@@ -1,4 +1,4 @@
-//! `ACTIVE` in a table's folder: which version a start serves, and which one was served before it.
+//! `ACTIVE` in a table's folder: which version a start serves, which one was served before it, and which are held beside.
 //!
 //! Not a setting of people: switches write it, on a server or by the command line. Invariant: a reader finds the file of one
 //! switch whole, or that of the switch before; a file that says anything else is an error, never a guess.
@@ -17,12 +17,14 @@ use crate::versions::{delete_version, versions};
 /// The name of the file in a table's folder.
 pub(crate) const FILE: &str = "ACTIVE";
 /// The format that is written.
-const FORMAT: u32 = 2;
+const FORMAT: u32 = 3;
 /// More than any such file has.
-const BYTES_MAX: u64 = 256;
+const BYTES_MAX: u64 = 1024;
+/// Versions held that it names at most.
+const HELD_MAX: usize = 16;
 
 /// What the file says.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Active {
     /// The version that a start serves.
     pub version: u64,
@@ -30,6 +32,8 @@ pub struct Active {
     pub before: Option<u64>,
     /// The highest version that was ever served: a server that looks for new versions takes none up to it.
     pub highest: u64,
+    /// The versions that answer calls that name them, the one served last first: a start opens them too.
+    pub held: Vec<u64>,
 }
 
 impl Active {
@@ -40,17 +44,40 @@ impl Active {
             version,
             before,
             highest,
+            held: Vec::new(),
         }
     }
 
-    /// The bytes of the file; format 1 says nothing of the highest version.
-    fn encode(self, format: u32) -> String {
+    /// Says that these versions are held beside, the one served last first; the one that serves is not among them.
+    #[must_use]
+    pub fn holding(mut self, held: impl IntoIterator<Item = u64>) -> Active {
+        self.held = Vec::new();
+        for version in held {
+            if version != self.version && !self.held.contains(&version) && self.held.len() < HELD_MAX {
+                self.held.push(version);
+            }
+        }
+        self
+    }
+
+    /// Another version serves, and this one is the first of those that are held.
+    fn followed_by(&self, version: u64, before: Option<u64>) -> Active {
+        Active::of(version, before).holding([self.version].into_iter().chain(self.held.iter().copied()))
+    }
+
+    /// The bytes of the file; format 1 says nothing of the highest version, and format 2 nothing of those that are held.
+    fn encode(&self, format: u32) -> String {
         let before = self
             .before
             .map_or_else(|| "none".to_owned(), |before| before.to_string());
         let mut said = format!("format {format}\nversion {}\nbefore {before}\n", self.version);
         if format > 1 {
             said += &format!("highest {}\n", self.highest);
+        }
+        if format > 2 {
+            let held: Vec<String> = self.held.iter().map(u64::to_string).collect();
+            let held = Some(held.join(" ")).filter(|held| !held.is_empty());
+            said += &format!("held {}\n", held.as_deref().unwrap_or("none"));
         }
         let checksum = xxh3_64(said.as_bytes());
         format!("{said}checksum {checksum:016x}\n")
@@ -65,10 +92,17 @@ impl Active {
             before => Some(before.parse().ok()?),
         };
         let mut active = Active::of(version, before);
-        match format {
-            1 => {}
-            FORMAT => active.highest = lines.next()?.strip_prefix("highest ")?.parse().ok()?,
-            _ => return None,
+        if !(1..=FORMAT).contains(&format) {
+            return None;
+        }
+        if format > 1 {
+            active.highest = lines.next()?.strip_prefix("highest ")?.parse().ok()?;
+        }
+        if format > 2 {
+            let held = lines.next()?.strip_prefix("held ")?;
+            let held = held.split(' ').filter(|held| *held != "none");
+            let held: Result<Vec<u64>, _> = held.map(str::parse).collect();
+            active = active.holding(held.ok()?);
         }
         // One way of writing it, checksum and all.
         (active.encode(format) == text).then_some(active)
@@ -100,7 +134,7 @@ impl Active {
     ///
     /// # Errors
     /// [`Error::VersionNotFound`] where the version has no folder, so that a start could not serve it; [`Error::Io`].
-    pub fn write(self, table_dir: &Path) -> Result<(), Error> {
+    pub fn write(&self, table_dir: &Path) -> Result<(), Error> {
         self.put(table_dir, |unfinished, path| fs::rename(unfinished, path))
     }
 
@@ -108,7 +142,7 @@ impl Active {
     ///
     /// # Errors
     /// As [`Active::write`]; [`Error::Io`] also where the file system has no hard links.
-    pub fn write_first(self, table_dir: &Path) -> Result<(), Error> {
+    pub fn write_first(&self, table_dir: &Path) -> Result<(), Error> {
         self.put(table_dir, |unfinished, path| {
             let linked = fs::hard_link(unfinished, path);
             let _ = fs::remove_file(unfinished);
@@ -120,14 +154,18 @@ impl Active {
     }
 
     /// Gives the file, once it is whole beside, its name.
-    fn put(self, table_dir: &Path, name: impl FnOnce(&Path, &Path) -> io::Result<()>) -> Result<(), Error> {
+    fn put(&self, table_dir: &Path, name: impl FnOnce(&Path, &Path) -> io::Result<()>) -> Result<(), Error> {
         let available = versions(table_dir)?;
         if !available.contains(&self.version) {
             return Err(not_found(table_dir, self.version, available));
         }
         let known = Active::read(table_dir).ok().flatten();
         let highest = known.map_or(0, |known| known.highest).max(self.highest);
-        let text = Active { highest, ..self }.encode(FORMAT);
+        let text = Active {
+            highest,
+            ..self.clone()
+        }
+        .encode(FORMAT);
         let (path, unfinished) = (
             table_dir.join(FILE),
             table_dir.join(format!(".{FILE}.{}.unfinished", process::id())),
@@ -176,11 +214,18 @@ pub fn activate_at_start(table_dir: &Path, version: Option<u64>) -> Result<Activ
     // A damaged file, or one that names a version that is gone, is what this replaces.
     let old = version_at_start(table_dir).ok();
     let version = version.or(available.last().copied()).unwrap_or_default();
-    let before = match old {
-        Some(old) if old == version => Active::read(table_dir)?.and_then(|active| active.before),
-        old => old,
+    let said = Active::read(table_dir).ok().flatten();
+    let held = said.as_ref().map(|said| said.held.clone()).unwrap_or_default();
+    let active = match old {
+        Some(old) if old == version => {
+            let before = said.and_then(|said| said.before);
+            Active::of(version, before).holding(held)
+        }
+        Some(old) => Active::of(old, None)
+            .holding(held)
+            .followed_by(version, Some(old)),
+        None => Active::of(version, None).holding(held),
     };
-    let active = Active::of(version, before);
     active.write(table_dir)?;
     Ok(active)
 }
@@ -190,30 +235,43 @@ pub fn activate_at_start(table_dir: &Path, version: Option<u64>) -> Result<Activ
 /// # Errors
 /// [`Error::NothingBefore`]; as [`Active::read`] and [`Active::write`].
 pub fn roll_back_at_start(table_dir: &Path) -> Result<Active, Error> {
-    let active = Active::read(table_dir)?;
-    let Some((version, now)) = active.and_then(|active| Some((active.before?, active.version))) else {
-        return Err(Error::NothingBefore {
-            path: table_dir.to_path_buf(),
-        });
+    let nothing = || Error::NothingBefore {
+        path: table_dir.to_path_buf(),
     };
-    let active = Active::of(version, Some(now));
+    let now = Active::read(table_dir)?.ok_or_else(nothing)?;
+    let active = now.followed_by(now.before.ok_or_else(nothing)?, Some(now.version));
     active.write(table_dir)?;
     Ok(active)
 }
 
-/// Deletes a version that neither a delta nor a start needs ([`delete_version`]).
+/// Deletes a version that neither a delta needs nor `ACTIVE` names ([`delete_version`]); a server knows itself what else is needed.
 ///
 /// # Errors
 /// [`Error::IsActive`] where `ACTIVE` names it; otherwise as [`delete_version`].
 pub fn delete_unused_version(table_dir: &Path, version: u64) -> Result<(), Error> {
     // A file that cannot be read names no version that may go.
-    match Active::read(table_dir)? {
-        Some(active) if active.version == version => Err(Error::IsActive {
-            path: table_dir.to_path_buf(),
-            version,
-        }),
-        _ => delete_version(table_dir, version),
+    let active = Active::read(table_dir)?.map(|active| active.version);
+    delete_but(table_dir, version, active)
+}
+
+/// Deletes a version that neither a delta nor a start needs ([`delete_version`]): without `ACTIVE` a start serves the highest.
+///
+/// # Errors
+/// [`Error::IsActive`] where a start would serve it; otherwise as [`delete_version`].
+pub fn delete_at_start(table_dir: &Path, version: u64) -> Result<(), Error> {
+    let active = match Active::read(table_dir)? {
+        Some(active) => Some(active.version),
+        None => versions(table_dir)?.last().copied(),
+    };
+    delete_but(table_dir, version, active)
+}
+
+fn delete_but(table_dir: &Path, version: u64, active: Option<u64>) -> Result<(), Error> {
+    if active == Some(version) {
+        let path = table_dir.to_path_buf();
+        return Err(Error::IsActive { path, version });
     }
+    delete_version(table_dir, version)
 }
 
 pub(crate) fn not_found(table_dir: &Path, version: u64, available: Vec<u64>) -> Error {
@@ -242,7 +300,13 @@ mod tests {
     fn what_is_written_is_read() {
         let dir = folder_of(&[3, u64::MAX]);
         assert_eq!(Active::read(dir.path()).unwrap(), None);
-        for active in [Active::of(3, None), Active::of(u64::MAX, Some(3))] {
+        let held: Vec<u64> = (0..16).map(|at| u64::MAX - 1 - at).collect();
+        for active in [
+            Active::of(3, None),
+            Active::of(u64::MAX, Some(3)),
+            Active::of(3, Some(u64::MAX)).holding([7, 3, 7, 8]),
+            Active::of(u64::MAX, Some(u64::MAX - 1)).holding(held),
+        ] {
             active.write(dir.path()).unwrap();
             assert_eq!(Active::read(dir.path()).unwrap(), Some(active));
         }
@@ -278,13 +342,15 @@ mod tests {
     }
 
     #[test]
-    fn files_of_the_first_format_are_read() {
+    fn files_of_earlier_formats_are_read() {
         let dir = folder_of(&[2, 3]);
         let active = Active::of(2, Some(3));
-        fs::write(dir.path().join(FILE), active.encode(1)).unwrap();
-        assert_eq!(Active::read(dir.path()).unwrap(), Some(active));
+        for format in [1, 2] {
+            fs::write(dir.path().join(FILE), active.encode(format)).unwrap();
+            assert_eq!(Active::read(dir.path()).unwrap(), Some(active.clone()));
+        }
         assert_eq!(active.highest, 3);
-        for format in [0, 3] {
+        for format in [0, 4] {
             fs::write(dir.path().join(FILE), active.encode(format)).unwrap();
             assert!(Active::read(dir.path()).is_err(), "format {format}");
         }
@@ -303,7 +369,8 @@ mod tests {
     #[test]
     fn a_flipped_bit_or_a_cut_is_an_error() {
         let dir = folder_of(&[12, 13]);
-        Active::of(12, Some(13)).write(dir.path()).unwrap();
+        let active = Active::of(12, Some(13)).holding([13, 1]);
+        active.write(dir.path()).unwrap();
         let path = dir.path().join(FILE);
         let whole = fs::read(&path).unwrap();
         for bit in 0..whole.len() * 8 {
@@ -327,8 +394,11 @@ mod tests {
     #[test]
     fn a_start_serves_the_active_version_or_the_highest() {
         let dir = folder_of(&[1, 2, 3]);
-        let check = |done: Result<Active, Error>, version: u64, before: Option<u64>| {
-            assert_eq!(done.unwrap(), Active::of(version, before));
+        let check = |done: Result<Active, Error>, version: u64, before: Option<u64>, held: &[u64]| {
+            assert_eq!(
+                done.unwrap(),
+                Active::of(version, before).holding(held.iter().copied())
+            );
             assert_eq!(version_at_start(dir.path()).unwrap(), version);
         };
         assert_eq!(version_at_start(dir.path()).unwrap(), 3);
@@ -336,12 +406,12 @@ mod tests {
             roll_back_at_start(dir.path()),
             Err(Error::NothingBefore { .. })
         ));
-        check(activate_at_start(dir.path(), Some(1)), 1, Some(3));
-        check(activate_at_start(dir.path(), Some(2)), 2, Some(1));
-        check(activate_at_start(dir.path(), Some(2)), 2, Some(1));
-        check(roll_back_at_start(dir.path()), 1, Some(2));
-        check(roll_back_at_start(dir.path()), 2, Some(1));
-        check(activate_at_start(dir.path(), None), 3, Some(2));
+        check(activate_at_start(dir.path(), Some(1)), 1, Some(3), &[3]);
+        check(activate_at_start(dir.path(), Some(2)), 2, Some(1), &[1, 3]);
+        check(activate_at_start(dir.path(), Some(2)), 2, Some(1), &[1, 3]);
+        check(roll_back_at_start(dir.path()), 1, Some(2), &[2, 3]);
+        check(roll_back_at_start(dir.path()), 2, Some(1), &[1, 3]);
+        check(activate_at_start(dir.path(), None), 3, Some(2), &[2, 1]);
         let refused = activate_at_start(dir.path(), Some(9)).unwrap_err().to_string();
         assert!(
             refused.contains("version 9 is not in") && refused.contains("[1, 2, 3]"),
@@ -354,6 +424,18 @@ mod tests {
         fs::remove_dir(dir.path().join(folder(3))).unwrap();
         let gone = version_at_start(dir.path()).unwrap_err().to_string();
         assert!(gone.contains("version 3 is not there"), "{gone}");
-        check(activate_at_start(dir.path(), None), 2, None);
+        check(activate_at_start(dir.path(), None), 2, None, &[1]);
+    }
+
+    #[test]
+    fn without_the_file_the_highest_is_what_a_start_needs() {
+        let dir = folder_of(&[1, 2, 3]);
+        let refused = delete_at_start(dir.path(), 3);
+        assert!(matches!(refused, Err(Error::IsActive { version: 3, .. })));
+        assert!(matches!(
+            delete_at_start(dir.path(), 9),
+            Err(Error::VersionNotFound { version: 9, .. })
+        ));
+        assert_eq!(versions(dir.path()).unwrap(), [1, 2, 3]);
     }
 }

@@ -60,7 +60,9 @@ mod varying;
 mod versions;
 pub mod write;
 
-pub use active::{Active, activate_at_start, delete_unused_version, roll_back_at_start, version_at_start};
+pub use active::{
+    Active, activate_at_start, delete_at_start, delete_unused_version, roll_back_at_start, version_at_start,
+};
 pub use counts::Begun;
 pub use error::Error;
 pub use hash::text_key;
