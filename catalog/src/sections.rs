@@ -116,6 +116,24 @@ impl Sections {
         Ok(())
     }
 
+    /// Takes out a table, and the pipelines that look it up; returns their names.
+    pub fn take_out_table(&mut self, table: &str) -> Vec<String> {
+        let all = self.pipelines.clone();
+        let reads = |name: &str, pipeline: &Description| {
+            let plan = pipeline.plan_among(name, &all).ok();
+            plan.is_some_and(|plan| {
+                let mut names = plan.names().map(|(_, name)| name);
+                names.any(|name| name.section == "features" && name.name == table)
+            })
+        };
+        let taken = all.iter().filter(|(name, pipeline)| reads(name, pipeline));
+        let taken: Vec<String> = taken.map(|(name, _)| name.clone()).collect();
+        self.pipelines.retain(|name, _| !taken.contains(name));
+        self.default_pipeline.take_if(|name| taken.contains(name));
+        self.features.remove(table);
+        taken
+    }
+
     /// The model that a call without one means.
     pub fn model_default(&self) -> Option<&str> {
         self.default_model.as_deref().or_else(|| only(self.models.keys()))

@@ -47,7 +47,8 @@ pub use stop::{PARENT_STOP_LATE, STOP_LATE, Stopped};
 use arrivals::Arrivals;
 use config::Config;
 use millpond_calls::{Access, Admission, Calls, Host, MethodService};
-use millpond_catalog::{Catalog, Handle};
+use millpond_catalog::{Catalog, Handle, Sections};
+use millpond_engines_features as features;
 use millpond_engines_ordered::Durability;
 use millpond_fronts_answer::Reach;
 use millpond_methods::Engines;
@@ -198,10 +199,33 @@ pub fn dry_open(config: &Config) -> Result<Vec<String>, Error> {
     data_port(&dry)?;
     let tls = tls::read(&dry.server)?;
     let outward = dry.nodes.as_ref().map(nodes::read_tls).transpose()?.flatten();
-    Handle::open(dry.sections(), dry.resources())?;
-    let warnings = tls.iter().flat_map(tls::warnings);
-    let warnings = warnings.chain(outward.iter().flat_map(tls::outward_warnings));
-    Ok(warnings.map(|warning| warning.text).collect())
+    let mut sections = dry.sections();
+    let mut warnings = without_versions(&mut sections);
+    Handle::open(sections, dry.resources())?;
+    let of_tls = tls.iter().flat_map(tls::warnings);
+    let of_tls = of_tls.chain(outward.iter().flat_map(tls::outward_warnings));
+    warnings.extend(of_tls.map(|warning| warning.text));
+    Ok(warnings)
+}
+
+/// Takes out the tables that have no version before a start has fetched one; returns what was not looked at for that.
+fn without_versions(sections: &mut Sections) -> Vec<String> {
+    let are_empty = sections.features.iter().filter(|(_, section)| {
+        let there = features::versions(&section.path);
+        section.source.is_some() && matches!(there, Err(features::Error::NoVersions { .. }))
+    });
+    let names: Vec<String> = are_empty.map(|(name, _)| name.clone()).collect();
+    let take_out = |name: String| {
+        let pipelines = sections.take_out_table(&name);
+        let pipelines = pipelines
+            .iter()
+            .map(|pipeline| format!(", nor pipelines.{pipeline}"));
+        let pipelines: String = pipelines.collect();
+        format!(
+            "features.{name} has no version yet, so it was not opened{pipelines}; a start fetches one from its source first"
+        )
+    };
+    names.into_iter().map(take_out).collect()
 }
 
 /// A running server.

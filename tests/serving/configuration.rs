@@ -274,6 +274,36 @@ fn without_onnx_runtime_the_package_to_install_is_named() {
     assert_eq!(found.status.code(), Some(1));
 }
 
+/// A start fetches the first version; what depends on its columns cannot be checked before.
+#[test]
+fn a_table_that_is_still_to_be_fetched_is_no_mistake() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(folder.path().join("tables/items")).unwrap();
+    let config = "[features.items]\npath = \"tables/items\"\nsource = \"file:///nowhere/items\"\n\
+                  [features.absent]\npath = \"tables/absent\"\nsource = \"file:///nowhere/absent\"\n\
+                  [pipelines.vectors]\nrequest = \"values\"\noutputs = [\"found\"]\n\
+                  [[pipelines.vectors.stages]]\nname = \"found\"\nlookup = { table = \"items\", keys = \"inputs.keys\" }\n";
+    let file = folder.path().join("millpond.toml");
+    let checked = |config: &str| {
+        std::fs::write(&file, config).unwrap();
+        let mut command = crate::harness::millpond();
+        let done = command.arg("check-config").arg(&file).output().unwrap();
+        let said = [done.stdout, done.stderr].concat();
+        (done.status.success(), String::from_utf8(said).unwrap())
+    };
+    let (is_good, said) = checked(config);
+    assert!(is_good, "{said}");
+    for words in [
+        "but: features.absent has no version yet, so it was not opened; a start",
+        "but: features.items has no version yet, so it was not opened, nor pipelines.vectors; a start",
+    ] {
+        assert!(said.contains(words), "{words:?} is not in:\n{said}");
+    }
+    // Without a source nothing will come.
+    let (is_good, said) = checked(&config.replace("source = \"file:///nowhere/items\"\n", ""));
+    assert!(!is_good && said.contains("millpond features build"), "{said}");
+}
+
 #[test]
 fn a_store_has_one_server() {
     let folder = r1_folder();
