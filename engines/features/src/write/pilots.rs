@@ -101,28 +101,31 @@ impl Bits {
 
     /// Takes the slots that the lowest pilot gives a bucket of which all are free and no two the same. `slots` is scratch.
     fn lowest(&mut self, members: &[u64], places: Places, slots: &mut Vec<u64>) -> Option<u16> {
+        let first_member = *members.first()?;
         (0..=u16::MAX).step_by(TRIES.into()).find_map(|first| {
-            let mut free = (1_u32 << TRIES) - 1;
-            for &spread in members {
-                for at in 0..TRIES {
-                    let is_taken = self.has(places.slot(spread, first + at));
-                    free &= !(u32::from(is_taken) << at);
-                }
-                if free == 0 {
-                    return None;
-                }
+            let mut free = 0_u32;
+            for at in 0..TRIES {
+                let is_taken = self.has(places.slot(first_member, first + at));
+                free |= u32::from(!is_taken) << at;
             }
-            let fits = |at: &u16| free >> at & 1 == 1 && self.take(members, first + at, places, slots);
-            (0..TRIES).find(fits).map(|at| first + at)
+            while free != 0 {
+                let pilot = first + free.trailing_zeros() as u16;
+                if self.take(members, pilot, places, slots) {
+                    return Some(pilot);
+                }
+                free &= free - 1;
+            }
+            None
         })
     }
 
-    /// Takes the slots that a pilot gives a bucket, which are free, if no two are the same.
+    /// Takes the slots that a pilot gives a bucket, if all are free and no two the same.
+    #[inline(always)]
     fn take(&mut self, members: &[u64], pilot: u16, places: Places, slots: &mut Vec<u64>) -> bool {
         slots.clear();
         for &spread in members {
             let slot = places.slot(spread, pilot);
-            if slots.contains(&slot) {
+            if self.has(slot) || slots.contains(&slot) {
                 return false;
             }
             slots.push(slot);

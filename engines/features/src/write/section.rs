@@ -6,6 +6,9 @@ use std::io::Write;
 
 use xxhash_rust::xxh3::Xxh3Default;
 
+/// Bytes that are hashed and then written at a time.
+const PIECE_BYTES: usize = 256 * 1024;
+
 /// One section of a file at a time: what was written of it, and its checksum.
 pub(super) struct Section<'a, W> {
     out: &'a mut W,
@@ -23,9 +26,12 @@ impl<'a, W: Write> Section<'a, W> {
     }
 
     pub(super) fn write(&mut self, bytes: &[u8]) -> std::io::Result<()> {
-        self.hasher.update(bytes);
         self.bytes += bytes.len() as u64;
-        self.out.write_all(bytes)
+        // A piece is written while the cache still has it.
+        bytes.chunks(PIECE_BYTES).try_for_each(|piece| {
+            self.hasher.update(piece);
+            self.out.write_all(piece)
+        })
     }
 
     /// Pads the section to its length and begins the next; returns its checksum.
