@@ -189,6 +189,9 @@ pub(crate) struct Build {
     /// Memory for putting rows in order, as 512MiB or 4GiB: less takes more reading. Up to 24 bytes a row or removal come on top.
     #[arg(long, default_value = "1GiB", value_name = "SIZE", value_parser = notation::parse_memory)]
     memory: usize,
+    /// Begin anew where the same build was killed or its disk was full, and do not go on with what that left.
+    #[arg(long, conflicts_with = "compact")]
+    restart: bool,
 }
 
 /// Builds the folder OUT/NAME/VERSION with the keys 0 to ROWS - 1 and floats from -1 to 1 that follow from the seed.
@@ -351,10 +354,15 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
         held: arguments.share.held()?,
         shards,
         memory_bytes: arguments.memory,
+        restart: arguments.restart,
         ..BuildOptions::new(arguments.out, arguments.name)
     };
     let mut shown = progress::Shown::new();
     let built = build(&options, &mut |progress| shown.show(progress));
     drop(shown);
-    Ok(built?)
+    let built = built?;
+    if let Some(resumed) = built.resumed {
+        eprintln!("{resumed}");
+    }
+    Ok(built)
 }

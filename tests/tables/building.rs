@@ -1,6 +1,8 @@
-//! A build that is killed, or whose disk is full, whatever its input: the versions that were there stay as they were.
+//! A build that is killed, or whose disk is full, whatever its input: the versions that were there stay as they were, and the next
+//! build of the same goes on.
 
 use crate::harness::millpond;
+use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -121,10 +123,11 @@ fn a_build_that_is_killed_leaves_the_versions_that_were_there() {
     );
 }
 
-/// Builds with a limit on the length of files: writing beyond it fails, as it does on a full disk.
-fn out_of_space(place: &Place, input: &str, arguments: &str) {
+/// Builds with a limit on the length of files, in KiB: writing beyond it fails, as it does on a full disk.
+fn out_of_space(place: &Place, input: &str, arguments: &str, blocks: u32) {
     let script = format!(
-        "trap '' XFSZ; ulimit -f 16; exec \"$0\" features build --input {input} --out tables --name films {arguments}"
+        "trap '' XFSZ; ulimit -f {blocks}; export SOURCE_DATE_EPOCH=7; \
+         exec \"$0\" features build --version 2 --name films --input {input} --out tables {arguments}"
     );
     let program = millpond().get_program().to_owned();
     let mut command = Command::new("bash");
@@ -136,10 +139,57 @@ fn out_of_space(place: &Place, input: &str, arguments: &str) {
     let output = command.output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(
-        !output.status.success() && said.contains("cannot write "),
+        !output.status.success() && said.contains("cannot write ") && said.contains("goes on from there"),
         "{output:?}"
     );
-    assert_eq!(place.names(), ["00000001"], "{input}");
+    let names = place.names();
+    assert!(
+        names.len() == 2 && names[0].ends_with(".unfinished") && names[1] == "00000001",
+        "{input}: {names:?}"
+    );
+}
+
+/// The command that builds version 2 at a time that is always the same.
+fn building(place: &Place, out: &str, input: &str, arguments: &str) -> Command {
+    let mut command = millpond();
+    command
+        .current_dir(place.0.path())
+        .env("SOURCE_DATE_EPOCH", "7")
+        .args(["features", "build", "--version", "2", "--name", "films"])
+        .args(["--input", input, "--out", out])
+        .args(arguments.split_whitespace());
+    command
+}
+
+/// Builds version 2 in a folder of its own, without a break, and compares; the version is deleted again.
+fn check_is_as_unbroken(place: &Place, input: &str, arguments: &str) {
+    let files = |out: &str| {
+        let dir = place.path(out).join("films/00000002");
+        let mut files: Vec<(PathBuf, Vec<u8>)> = fs::read_dir(&dir)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .map(|path| {
+                (
+                    path.strip_prefix(&dir).unwrap().to_owned(),
+                    fs::read(&path).unwrap(),
+                )
+            })
+            .collect();
+        files.sort();
+        files
+    };
+    let copied = Command::new("cp")
+        .args(["-r", "tables", "unbroken"])
+        .current_dir(place.0.path())
+        .status();
+    assert!(copied.unwrap().success());
+    fs::remove_dir_all(place.path("unbroken/films/00000002")).unwrap();
+    let built = building(place, "unbroken", input, arguments).output().unwrap();
+    assert!(built.status.success(), "{built:?}");
+    assert!(files("tables") == files("unbroken"), "{input} {arguments}");
+    assert_eq!(place.names(), ["00000001", "00000002"], "{input}");
+    fs::remove_dir_all(place.path("unbroken")).unwrap();
+    fs::remove_dir_all(place.path("tables/films/00000002")).unwrap();
 }
 
 fn write(path: &Path, lines: impl Iterator<Item = String>) {
@@ -152,72 +202,95 @@ fn a_build_whose_disk_is_full_leaves_the_versions_that_were_there() {
     let header = std::iter::once("key,x\n".to_owned());
     write(
         &place.path("rows.csv"),
-        header.chain((0..20_000).map(|key| format!("{key},1\n"))),
+        header.chain((0..60_000).map(|key| format!("{key},1\n"))),
     );
-    let lines = (0..20_000).map(|key| format!("{{\"key\": \"film {key}\", \"vector\": [1]}}\n"));
+    let lines = (0..60_000).map(|key| format!("{{\"key\": \"film {key}\", \"vector\": [1]}}\n"));
     write(&place.path("texts.jsonl"), lines);
-    out_of_space(&place, "rows.csv", "");
-    out_of_space(&place, "rows.csv", "--delta --memory 1MiB --shards 2");
-    out_of_space(&place, "texts.jsonl", "--duplicates first");
+    // Rows that were all in memory are read again; of those in files a journal says how many are there.
+    for (input, arguments, blocks, is_resumed) in [
+        ("rows.csv", "", 16, false),
+        ("rows.csv", "--memory 1MiB", 512, true),
+        ("rows.csv", "--delta --memory 1MiB --shards 2", 16, false),
+        ("texts.jsonl", "--duplicates first", 16, false),
+        ("texts.jsonl", "--duplicates first --memory 1MiB", 512, true),
+    ] {
+        out_of_space(&place, input, arguments, blocks);
+        let built = building(&place, "tables", input, arguments).output().unwrap();
+        assert!(built.status.success(), "{built:?}");
+        let said = String::from_utf8_lossy(&built.stderr).into_owned();
+        assert_eq!(
+            said.contains("went on with"),
+            is_resumed,
+            "{input} {arguments}: {said}"
+        );
+        check_is_as_unbroken(&place, input, arguments);
+    }
     place.check_goes_on();
 }
 
-#[test]
-fn a_delta_that_only_removes_needs_no_input() {
-    let place = Place::new();
-    let build = |arguments: &[&str]| {
-        let to = ["build", "--out", "tables", "--name", "films"];
-        let output = place.features(&[&to, arguments].concat());
-        let said = [output.stdout, output.stderr].concat();
-        (output.status.success(), String::from_utf8(said).unwrap())
+/// Kills a build whenever it has come further, until one comes to its end.
+fn killed_again_and_again(place: &Place, input: &str, arguments: &str) {
+    let journal_lines = || {
+        let names = place.names().into_iter();
+        let unfinished = names.filter(|name| name.ends_with(".unfinished"));
+        let journals = unfinished.map(|name| place.path("tables/films").join(name).join("journal"));
+        let lines = journals.filter_map(|path| Some(fs::read_to_string(path).ok()?.lines().count()));
+        lines.max().unwrap_or(0)
     };
-    for (arguments, expected) in [
-        (&["--delta"][..], "--input <FILES>"),
-        (&["--remove", "good.csv"], "say which by --delta or --base"),
-        (
-            &["--remove", "good.csv", "--delta", "--type", "f16"],
-            "--input <FILES>",
-        ),
-    ] {
-        let (is_built, said) = build(arguments);
-        assert!(!is_built && said.contains(expected), "{arguments:?}: {said}");
+    let mut kills = 0;
+    loop {
+        let before = journal_lines();
+        let mut build = building(place, "tables", input, arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let (ended, build_ref) = (Cell::new(None), RefCell::new(&mut build));
+        wait_until(&|| {
+            ended.set(build_ref.borrow_mut().try_wait().unwrap());
+            // The first line is there as soon as it begins.
+            let is_further = journal_lines() > before.max(1);
+            ended.get().is_some() || is_further
+        });
+        if let Some(status) = ended.get() {
+            assert!(
+                status.success(),
+                "{input} {arguments}, after {kills} kills: {status}"
+            );
+            break;
+        }
+        build.kill().unwrap();
+        build.wait().unwrap();
+        kills += 1;
+        if place.names().contains(&"00000002".to_owned()) {
+            // It came too late.
+            break;
+        }
+        assert!(kills < 1000, "it comes no further");
     }
-    let (is_built, said) = build(&["--remove", "good.csv", "--delta"]);
-    assert!(is_built, "{said}");
-    let inspected = place.features(&["inspect", "tables/films"]);
-    let said = String::from_utf8(inspected.stdout).unwrap();
-    for expected in ["rows      0\n", "source    --remove good.csv\n"] {
-        assert!(said.contains(expected), "{said}");
-    }
+    println!("{input} {arguments}: killed {kills} times");
+    check_is_as_unbroken(place, input, arguments);
 }
 
 #[test]
-fn an_export_whose_disk_is_full_leaves_no_file() {
+fn a_build_that_is_killed_again_and_again_is_as_one_that_is_not() {
     let place = Place::new();
-    let made = place.features(&[
-        "random", "--out", "tables", "--name", "many", "--rows", "20000", "--dim", "4",
-    ]);
-    assert!(made.status.success(), "{made:?}");
-    for name in ["out.parquet", "out.csv", "out.jsonl"] {
-        let script =
-            format!("trap '' XFSZ; ulimit -f 16; exec \"$0\" features export tables/many --output {name}");
-        let mut command = Command::new("bash");
-        command.current_dir(place.0.path()).arg("-c").arg(script);
-        let output = command.arg(millpond().get_program()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(
-            !output.status.success() && said.contains("cannot write "),
-            "{output:?}"
-        );
-        let entries = fs::read_dir(place.0.path()).unwrap();
-        let left = entries.filter(|entry| {
-            entry
-                .as_ref()
-                .unwrap()
-                .file_name()
-                .to_string_lossy()
-                .contains("out.")
-        });
-        assert_eq!(left.count(), 0, "{name}");
-    }
+    // Some keys come twice.
+    let keys = (0..10_000_u64).flat_map(|number| (number % 9_800).to_le_bytes());
+    write_npy(&place.path("keys.npy"), "<u8", "(10000,)", keys);
+    let numbers = (0..10_000 * 64).flat_map(|number| (number as f32).to_le_bytes());
+    write_npy(&place.path("rows.npy"), "<f4", "(10000, 64)", numbers);
+    let input = "keys.npy,rows.npy";
+    killed_again_and_again(&place, input, "--duplicates last --memory 1MiB --shards 8");
+    killed_again_and_again(&place, input, "--duplicates first --memory 1MiB");
+    killed_again_and_again(&place, input, "--duplicates last --shards 8");
+    place.check_goes_on();
+}
+
+fn write_npy(path: &Path, kind: &str, shape: &str, bytes: impl Iterator<Item = u8>) {
+    let head = format!("{{'descr': '{kind}', 'fortran_order': False, 'shape': {shape}, }}");
+    let head = format!("{head:<117}\n");
+    let mut file = b"\x93NUMPY\x01\x00\x76\x00".to_vec();
+    file.extend(head.bytes().chain(bytes));
+    fs::write(path, file).unwrap();
 }

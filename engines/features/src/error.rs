@@ -76,6 +76,17 @@ pub enum Error {
         /// The format of the file.
         found: u32,
     },
+    /// A version could not be written to its end, and what is whole of it stays.
+    #[error(
+        "{source}; what is built so far stays in {}, and the same build goes on from there",
+        path.display()
+    )]
+    Left {
+        /// The folder of the unfinished version.
+        path: PathBuf,
+        /// What went wrong.
+        source: Box<Error>,
+    },
     /// The log of an overlay.
     #[error(transparent)]
     OverlayLog(millpond_wal::Error),

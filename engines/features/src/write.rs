@@ -7,9 +7,12 @@
 pub(crate) mod arrange;
 mod cells;
 mod compact;
+mod finish;
 mod incoming;
+mod journal;
 mod pilots;
 mod removals;
+mod resume;
 mod section;
 mod shard;
 mod texts;
@@ -17,28 +20,26 @@ mod unfinished;
 mod varying;
 
 use std::fmt;
-use std::fs::File;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
-use std::thread;
+use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::error::Error;
 use crate::hash::{hash, shard_of};
 use crate::header::{KEY_BYTES, SHARDS_MAX};
-use crate::manifest::{self, FoldedEntry, KeyKind, Manifest};
 use crate::node_share::NodeShare;
 use crate::overlay::Folded;
 use crate::rows;
-use crate::schema::{Keys, ROW_BYTES_MAX, Schema, check_name};
+use crate::schema::{Keys, Numbers, ROW_BYTES_MAX, Schema, check_name};
 use crate::table::{LAYERS_MAX, Table};
 use crate::versions::folder;
-use arrange::Identity;
 pub use compact::compact;
-use shard::{Finished, ShardWriter};
+use journal::Journal;
+pub use journal::Position;
+pub use resume::Resumed;
+use shard::ShardWriter;
 pub use texts::TEXT_BYTES_MAX;
-use unfinished::{Unfinished, exists, make_dir, sync_dir};
+use unfinished::{Unfinished, exists, make_dir};
 
 /// Bytes of rows that are put in order at a time, where nothing else is said.
 pub const MEMORY_BYTES: usize = 1 << 30;
@@ -90,6 +91,14 @@ pub struct Writer {
     kept_bytes: Option<usize>,
     /// Where the files are until they are whole.
     unfinished: Unfinished,
+    /// Of a version that a later writer can go on with.
+    journal: Option<Journal>,
+    /// Up to where the rows of the inputs are in files, as the journal says.
+    position: Position,
+    /// Rows so far, and bytes of them since the journal's last line.
+    rows: u64,
+    bytes_since: usize,
+    resumed: Option<Resumed>,
     /// By number.
     shards: Vec<ShardWriter>,
     /// The bytes of the row at hand.
@@ -118,6 +127,8 @@ pub struct Summary {
     pub shards: u32,
     /// Length of all shard files together.
     pub bytes: u64,
+    /// What it has of a build that was broken off.
+    pub resumed: Option<Resumed>,
 }
 
 impl fmt::Display for Summary {
@@ -219,6 +230,11 @@ impl Writer {
             memory_bytes: MEMORY_BYTES,
             kept_bytes: Some(0),
             unfinished,
+            journal: None,
+            position: Position::default(),
+            rows: 0,
+            bytes_since: 0,
+            resumed: None,
             shards,
             failed: false,
         })
@@ -294,6 +310,30 @@ impl Writer {
         self.push_encoded(key)
     }
 
+    /// Adds the rows of some keys, one behind another in `rows`, as [`Writer::push`] adds each.
+    ///
+    /// # Errors
+    /// As [`Writer::push`], with the number of the row; those before it were added.
+    pub fn push_rows(&mut self, keys: &[u64], rows: &[f32]) -> Result<(), (usize, Error)> {
+        let dim = self.schema.dim().max(1);
+        let is_even = rows.len() == keys.len() * dim && matches!(self.schema.keys, Keys::U64);
+        let mut bytes = Vec::new();
+        let is_plain = is_even && self.base.is_none() && self.schema.is_floats();
+        if !is_plain || rows::encode_column(Numbers::F32, rows, self.schema.not_finite, &mut bytes).is_err() {
+            let mut rows = keys.iter().zip(rows.chunks(dim)).enumerate();
+            return rows.try_for_each(|(at, (&key, row))| self.push(key, row).map_err(|error| (at, error)));
+        }
+        // What is the same in all rows is not asked for of each.
+        let (row_bytes, shards) = (self.schema.row_bytes(), self.shards.len() as u32);
+        for (at, (&key, row)) in keys.iter().zip(bytes.chunks_exact(row_bytes)).enumerate() {
+            let number = shard_of(hash(key), shards) as usize;
+            let pushed = self.shards[number].push(key, row);
+            pushed.map_err(|error| (at, self.broken(error)))?;
+        }
+        let kept = self.keep(keys.len(), bytes.len() + keys.len() * KEY_BYTES);
+        kept.map_err(|error| (keys.len(), self.broken(error)))
+    }
+
     /// Adds the row of a text. That it was there before, or has the key of another text, is found by [`Writer::finish`].
     ///
     /// # Errors
@@ -345,8 +385,10 @@ impl Writer {
             return Ok(());
         };
         let kept = self.shards[number].push_text(slot, text);
-        self.failed |= matches!(kept, Err(Error::Io { .. }));
-        kept
+        kept.map_err(|error| match error {
+            error @ Error::Io { .. } => self.broken(error),
+            error => error,
+        })
     }
 
     /// Leaves the bytes of a row at hand.
@@ -400,13 +442,14 @@ impl Writer {
     fn push_slot(&mut self, key: u64) -> Result<(), Error> {
         let number = shard_of(hash(key), self.shards.len() as u32);
         let pushed = self.shards[number as usize].push(key, &self.row);
-        let kept = pushed.and_then(|()| self.keep(KEY_BYTES + self.row.len()));
-        self.failed |= kept.is_err();
-        kept
+        let kept = pushed.and_then(|()| self.keep(1, KEY_BYTES + self.row.len()));
+        kept.map_err(|error| self.broken(error))
     }
 
     /// Counts what came; from the row on for which there is no room in memory, rows are kept in files.
-    fn keep(&mut self, bytes: usize) -> Result<(), Error> {
+    fn keep(&mut self, rows: usize, bytes: usize) -> Result<(), Error> {
+        self.rows += rows as u64;
+        self.bytes_since += bytes;
         let Some(kept_bytes) = &mut self.kept_bytes else {
             return Ok(());
         };
@@ -418,123 +461,9 @@ impl Writer {
         self.kept_bytes = None;
         self.shards.iter_mut().try_for_each(ShardWriter::spill)
     }
-
-    /// Writes the shards and the manifest, syncs everything and gives the version its name.
-    ///
-    /// # Errors
-    /// [`Error::DuplicateKey`], [`Error::Io`]; [`Error::VersionExists`] when another writer was faster.
-    pub fn finish(mut self) -> Result<Summary, Error> {
-        if self.failed {
-            let cause = std::io::Error::other("an earlier write failed");
-            return Err(Error::io("finish", &self.unfinished.path)(cause));
-        }
-        let shards = std::mem::take(&mut self.shards);
-        let finished = self.finish_shards(shards)?;
-        let rows = match &self.base {
-            Some(base) => {
-                base.check_whole()?;
-                base.check_stands_in(&self.table_dir)?;
-                let (added, removed) = finished.iter().fold((0, 0), |(added, removed), shard| {
-                    (added + shard.added, removed + shard.removed)
-                });
-                let rows = base.rows().checked_add(added);
-                let rows = rows.and_then(|rows| rows.checked_sub(removed));
-                rows.ok_or_else(|| base.miscounted(removed))?
-            }
-            None => finished.iter().map(|shard| shard.entry.rows).sum(),
-        };
-        let (keys, slot) = KeyKind::fields(&self.schema.keys);
-        let manifest = Manifest {
-            format: self.schema.format(),
-            name: self.name,
-            version: self.version,
-            keys,
-            slot,
-            columns: self.schema.columns.clone(),
-            not_finite: self.schema.not_finite,
-            default_row: self.schema.default_row.clone(),
-            base: self.base.as_ref().map(|base| base.as_base()),
-            node: self.node,
-            folded: self.folded.map(FoldedEntry::from),
-            rows,
-            created_unix_s: self.created_unix_s,
-            source: self.source,
-            shards: finished.into_iter().map(|shard| shard.entry).collect(),
-        };
-        let path = self.unfinished.path.join(manifest::FILE);
-        let bytes = manifest.encode()?;
-        File::create_new(&path)
-            .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()))
-            .map_err(Error::io("write", &path))?;
-        sync_dir(&self.unfinished.path)?;
-        let path = self.unfinished.publish(&self.table_dir, self.version)?;
-        if let Some(base) = &self.base {
-            self.unfinished.stays_on(base, &self.table_dir, &path)?;
-        }
-        sync_dir(&self.table_dir)?;
-        Ok(Summary {
-            path,
-            name: manifest.name,
-            version: self.version,
-            dim: self.schema.dim(),
-            each: self.schema.describe_row(),
-            rows: manifest.rows,
-            shards: manifest.shards.len() as u32,
-            bytes: manifest.shards.iter().map(|entry| entry.bytes).sum(),
-        })
-    }
-
-    fn identity(&self, shard: usize, shards: usize) -> Identity {
-        Identity {
-            format: self.schema.format(),
-            shard: shard as u32,
-            shards: shards as u32,
-            version: self.version,
-            row_bytes: self.schema.row_bytes() as u32,
-            is_delta: self.base.is_some(),
-        }
-    }
-
-    /// Finishes the shards, as many at a time as there are processors.
-    fn finish_shards(&self, shards: Vec<ShardWriter>) -> Result<Vec<Finished>, Error> {
-        let count = shards.len();
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(count);
-        let memory_bytes = self.memory_bytes.saturating_sub(self.kept_bytes.unwrap_or(0)) / threads;
-        let waiting = Mutex::new(shards.into_iter().enumerate());
-        let finished = Mutex::new((0..count).map(|_| None).collect::<Vec<_>>());
-        let (base, is_varying) = (self.base.as_deref(), self.schema.is_varying());
-        let work = || -> Result<(), Error> {
-            loop {
-                let next = lock(&waiting).next();
-                let Some((number, shard)) = next else {
-                    return Ok(());
-                };
-                let identity = self.identity(number, count);
-                let shard = shard.finish(identity, is_varying, self.duplicates, base, memory_bytes)?;
-                lock(&finished)[number] = Some(shard);
-            }
-        };
-        thread::scope(|scope| {
-            let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-            let mut results = vec![work()];
-            for other in others {
-                let ended = other.join();
-                results.push(ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
-            }
-            results.into_iter().collect::<Result<(), Error>>()
-        })?;
-        let finished = finished
-            .into_inner()
-            .unwrap_or_else(|poisoned| poisoned.into_inner());
-        Ok(finished.into_iter().flatten().collect())
-    }
 }
 
 /// When the sources of a build that is to be the same again were made (reproducible-builds.org).
 fn source_date() -> Option<u64> {
     std::env::var("SOURCE_DATE_EPOCH").ok()?.parse().ok()
-}
-
-fn lock<T>(shared: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }

@@ -2,18 +2,21 @@
 //!
 //! Knows no format. Its invariant: rows reach the writer in the order of the inputs, so that what is built follows from them alone.
 
+mod rows;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use millpond_engines_features as features;
-use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary, Writer};
-use millpond_engines_features::{Cell, Column, Keys, NotFinite, Numbers, ROW_BYTES_MAX, Schema, Table};
+use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Position, Summary, Writer};
+use millpond_engines_features::{Column, Keys, NotFinite, Numbers, Schema, Table};
 
 use crate::error::{Error, Problem};
 use crate::held::{self, Held};
 use crate::input::{Block, Format, Given, Input, Source, VECTOR, Wanted, expand};
 use crate::next_version;
+use rows::Rows;
 
 /// What to build from what.
 #[derive(Debug, Clone)]
@@ -56,6 +59,8 @@ pub struct BuildOptions {
     pub shards: u32,
     /// Bytes of rows that are put in order at a time; fewer take more reading.
     pub memory_bytes: usize,
+    /// Begins anew where a build of the same was broken off, and does not go on with that.
+    pub restart: bool,
 }
 
 impl BuildOptions {
@@ -80,6 +85,7 @@ impl BuildOptions {
             remove_given: Vec::new(),
             shards: 1,
             memory_bytes: MEMORY_BYTES,
+            restart: false,
         }
     }
 }
@@ -167,16 +173,21 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
             .as_deref()
             .map_or(options.not_finite, |base| base.schema().not_finite),
     };
-    let mut rows = Rows::new(options, base.clone(), stored);
-    each_block(&inputs, &wanted, progress, &mut |input, block| {
-        rows.add_all(input, block)
+    let identity = identity(options, &inputs, &remove);
+    let mut rows = Rows::new(options, base.clone(), stored, identity.clone());
+    each_block(&inputs, &wanted, progress, &mut |input, block, at| {
+        rows.add_block(input, block, at)
     })?;
     let mut writer = match rows.writer {
         Some(writer) => writer,
         // A delta may only remove; its columns are its base's.
-        None if base.is_some() && !remove.is_empty() => create(options, base.clone(), None, &[])?,
+        None if base.is_some() && !remove.is_empty() => {
+            create(options, base.clone(), None, &[], identity.as_deref())?
+        }
         None => return Err(empty(&inputs)),
     };
+    let input = inputs.len() as u64;
+    writer.reached(Position { input, row: 0 }, true)?;
     let keys = writer.schema().keys.clone();
     let keys_alone = Wanted {
         keys: Some(&keys),
@@ -184,8 +195,8 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
         bytes: &[],
         ..wanted
     };
-    each_block(&remove, &keys_alone, &mut |_| {}, &mut |_, block| {
-        (0..block.keys.len()).try_for_each(|at| {
+    each_block(&remove, &keys_alone, &mut |_| {}, &mut |_, block, at| {
+        let removed = (0..block.keys.len()).try_for_each(|at| {
             if !is_held(options, block, at) {
                 return Ok(());
             }
@@ -194,7 +205,8 @@ pub fn build(options: &BuildOptions, progress: &mut dyn FnMut(Progress)) -> Resu
                 (None, key) => writer.remove(key.copied().unwrap_or_default()),
             };
             removed.map(drop).map_err(Error::from)
-        })
+        });
+        removed.map(|()| at)
     })?;
     writer.finish().map_err(|error| match error {
         features::Error::DuplicateKey { key } => {
@@ -218,12 +230,13 @@ fn all(given: &[Given], inputs: &[String], format: Option<&'static Format>) -> R
     Ok(all)
 }
 
-/// Visits the blocks of all inputs, in their order.
+/// Visits the blocks of all inputs, in their order, each with the place of its first row. What is before the place that the visitor
+/// returns needs no visit.
 fn each_block(
     inputs: &[Input],
     wanted: &Wanted<'_>,
     progress: &mut dyn FnMut(Progress),
-    visit: &mut dyn FnMut(&Input, &Block) -> Result<(), Error>,
+    visit: &mut dyn FnMut(&Input, &Block, Position) -> Result<Position, Error>,
 ) -> Result<(), Error> {
     let bytes_total: u64 = inputs.iter().map(|input| input.bytes).sum();
     let (mut block, mut rows, mut bytes) = (Block::default(), 0, 0);
@@ -236,14 +249,24 @@ fn each_block(
             true
         }
     });
-    for input in inputs {
+    let mut from = Position::default();
+    for (number, input) in (0..).zip(inputs) {
+        let mut at = Position {
+            input: number,
+            row: 0,
+        };
         let mut reader = input.open(wanted)?;
-        while reader.read(&mut block)? {
+        while from.input <= number && reader.read(&mut block)? {
             if block.is_text() != *is_text.get_or_insert(block.is_text()) {
                 return Err(other_kind(input, wanted.key, &block));
             }
-            visit(input, &block)?;
-            rows += block.keys.len() as u64;
+            from = visit(input, &block, at)?;
+            let mut taken = block.keys.len() as u64;
+            if from.input == number {
+                taken += reader.skip(from.row.saturating_sub(at.row + taken))?;
+            }
+            rows += taken;
+            at.row += taken;
             let read = bytes as f64 + reader.share() * input.bytes as f64;
             let share = (read / bytes_total.max(1) as f64).min(1.0);
             progress(Progress { rows, share });
@@ -268,150 +291,10 @@ fn other_kind(input: &Input, key_column: &str, block: &Block) -> Error {
     input.bad(block.place(0), key_column, problem)
 }
 
-/// The rows of all inputs on their way to the writer.
-struct Rows<'a> {
-    options: &'a BuildOptions,
-    base: Option<Arc<Table>>,
-    writer: Option<Writer>,
-    /// How each column is stored.
-    stored: Vec<Numbers>,
-    /// Numbers or bytes that the first row has in each column; 0 where rows vary in length.
-    dims: Vec<usize>,
-    /// The row at hand, where it has several columns.
-    row: Vec<f32>,
-}
-
-impl Rows<'_> {
-    fn new(options: &BuildOptions, base: Option<Arc<Table>>, stored: Vec<Numbers>) -> Rows<'_> {
-        Rows {
-            options,
-            base,
-            stored,
-            writer: None,
-            dims: Vec::new(),
-            row: Vec::new(),
-        }
-    }
-
-    /// Adds the rows of a block.
-    fn add_all(&mut self, input: &Input, block: &Block) -> Result<(), Error> {
-        // What is the same in all rows is not asked for of each.
-        let even = match (self.dims.as_slice(), block.columns.as_slice()) {
-            (&[dim], [lists]) if dim > 0 && lists.is_even(dim) && !block.is_text() => {
-                Some(lists.numbers().chunks_exact(dim))
-            }
-            _ => None,
-        };
-        let (Some(writer), Some(rows), None) = (&mut self.writer, even, &self.options.held) else {
-            return (0..block.keys.len()).try_for_each(|at| self.add(input, block, at));
-        };
-        let pushed = block
-            .keys
-            .iter()
-            .zip(rows)
-            .map(|(&key, row)| writer.push(key, row));
-        match pushed.zip(0..).find_map(|(pushed, at)| Some((at, pushed.err()?))) {
-            Some((at, error)) => Err(self.named(error, input, block, at)),
-            None => Ok(()),
-        }
-    }
-
-    /// Adds row `at` of a block.
-    fn add(&mut self, input: &Input, block: &Block, at: usize) -> Result<(), Error> {
-        let options = self.options;
-        let writer = match &mut self.writer {
-            Some(writer) => writer,
-            // The first row tells how many numbers there are.
-            none => {
-                let dims = block.columns.iter().zip(&options.columns).zip(&self.stored);
-                let dims = dims.map(|((lists, column), numbers)| match numbers {
-                    Numbers::VaryingBytes => 0,
-                    Numbers::Bytes => column.width.unwrap_or(lists.cell(at).len()),
-                    _ => lists.cell(at).len(),
-                });
-                self.dims = dims.collect();
-                let keys = match block.is_text() {
-                    true => Keys::Text {
-                        slot: block.slot.clone(),
-                    },
-                    false => Keys::U64,
-                };
-                none.insert(create(options, self.base.clone(), Some(keys), &self.dims)?)
-            }
-        };
-        for (number, (lists, column)) in block.columns.iter().zip(&options.columns).enumerate() {
-            let numbers = self.stored.get(number).copied().unwrap_or(Numbers::F32);
-            let expected = self.dims.get(number).copied().unwrap_or(0);
-            check_length(numbers, expected, lists.cell(at).len())
-                .map_err(|problem| input.bad(block.place(at), &column.name, problem))?;
-        }
-        if self.stored.iter().any(|numbers| numbers.is_bytes()) {
-            let cells: Vec<Cell<'_>> = block.columns.iter().map(|lists| lists.cell(at)).collect();
-            let pushed = match block.text(at) {
-                Some(text) => writer.push_text_cells(text, &cells),
-                None => writer.push_cells(block.keys.get(at).copied().unwrap_or_default(), &cells),
-            };
-            return pushed.map_err(|error| self.named(error, input, block, at));
-        }
-        if !is_held(options, block, at) {
-            return Ok(());
-        }
-        let row = match block.columns.as_slice() {
-            [only] => only.row(at),
-            several => {
-                self.row.clear();
-                several.iter().for_each(|lists| self.row.extend(lists.row(at)));
-                &self.row
-            }
-        };
-        let pushed = match block.text(at) {
-            Some(text) => writer.push_text(text, row),
-            None => writer.push(block.keys.get(at).copied().unwrap_or_default(), row),
-        };
-        pushed.map_err(|error| self.named(error, input, block, at))
-    }
-
-    /// The error of a row, with its place.
-    fn named(&self, error: features::Error, input: &Input, block: &Block, at: usize) -> Error {
-        match error {
-            features::Error::NotFinite { position, value, .. } => {
-                let (column, position) = self.column_of(position);
-                let value = value.into();
-                let problem = Problem::NotFinite { position, value };
-                input.bad(block.place(at), column, problem)
-            }
-            other => Error::Table(other),
-        }
-    }
-
-    /// The column that a number of a row is in, and its place there.
-    fn column_of(&self, position: usize) -> (&str, usize) {
-        let mut left = position;
-        for (column, &dim) in self.options.columns.iter().zip(&self.dims) {
-            if left < dim {
-                return (&column.name, left);
-            }
-            left -= dim;
-        }
-        ("", left)
-    }
-}
-
-/// Whether a row has as much in a column as the column has.
-fn check_length(numbers: Numbers, expected: usize, found: usize) -> Result<(), Problem> {
-    match numbers {
-        Numbers::VaryingBytes if found > ROW_BYTES_MAX => Err(Problem::TooLong { found }),
-        Numbers::VaryingBytes => Ok(()),
-        _ if found == expected => Ok(()),
-        Numbers::Bytes => Err(Problem::Width { expected, found }),
-        _ => Err(Problem::Dim { expected, found }),
-    }
-}
-
 /// Reads the inputs again, those of removals behind the others, for the second row that has a key.
 fn duplicate(inputs: &[Input], wanted: &Wanted<'_>, key: u64) -> Error {
     let mut first: Option<String> = None;
-    let found = each_block(inputs, wanted, &mut |_| {}, &mut |input, block| {
+    let found = each_block(inputs, wanted, &mut |_| {}, &mut |input, block, position| {
         for at in (0..block.keys.len()).filter(|&at| block.keys.get(at) == Some(&key)) {
             let place = block.place(at);
             if let Some(first) = first.take() {
@@ -424,7 +307,7 @@ fn duplicate(inputs: &[Input], wanted: &Wanted<'_>, key: u64) -> Error {
                 _ => format!("{}, {place}", input.path.display()),
             });
         }
-        Ok(())
+        Ok(position)
     });
     // A file that changed meanwhile has no such row any more, and some rows in memory can be read but once.
     found
@@ -463,12 +346,14 @@ fn open_base(options: &BuildOptions, base: Base) -> Result<Arc<Table>, Error> {
     }
 }
 
-/// Begins the version; `dims` are the numbers of each column, none where a delta only removes.
+/// Begins the version, or goes on with the one of the same identity that was broken off; `dims` are the numbers of each column, none where
+/// a delta only removes.
 fn create(
     options: &BuildOptions,
     base: Option<Arc<Table>>,
     keys: Option<Keys>,
     dims: &[usize],
+    identity: Option<&str>,
 ) -> Result<Writer, Error> {
     let table_dir = &options.out_dir.join(&options.name);
     let version = options.version.map_or_else(|| next_version(table_dir), Ok)?;
@@ -499,10 +384,26 @@ fn create(
         .chain(options.inputs.iter().cloned())
         .chain(removed)
         .collect();
-    Ok(writer
+    let writer = writer
         .source(source.join(" "))
         .duplicates(options.duplicates)
-        .memory_bytes(options.memory_bytes))
+        .memory_bytes(options.memory_bytes);
+    Ok(match identity {
+        Some(identity) => writer.resumable(identity, options.restart)?,
+        None => writer,
+    })
+}
+
+/// What tells the rows of a build from those of any other: the inputs and what is read of them. None where that cannot be told, as of rows
+/// in memory.
+fn identity(options: &BuildOptions, inputs: &[Input], remove: &[Input]) -> Option<String> {
+    let stamps = |inputs: &[Input]| inputs.iter().map(Input::stamp).collect::<Option<Vec<_>>>();
+    let (inputs, remove) = (stamps(inputs)?, stamps(remove)?);
+    let held = options.held.as_ref().map(Held::share);
+    Some(format!(
+        "inputs {inputs:?}\nremove {remove:?}\nkey column {:?}\nkeys {:?}\ncolumns {:?}\nheld {held:?}",
+        options.key_column, options.keys, options.columns
+    ))
 }
 
 /// A delta has the columns of its base.

@@ -12,6 +12,8 @@ mod npy;
 mod parquet;
 
 use std::fmt;
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use millpond_engines_features::write::TEXT_BYTES_MAX;
@@ -181,6 +183,26 @@ impl Input {
         (self.format.open)(self, wanted)
     }
 
+    /// What tells its content from another one, as far as the system does; none of rows in memory or a pipe.
+    pub(crate) fn stamp(&self) -> Option<String> {
+        if self.given.is_some() {
+            return None;
+        }
+        let of = |path: &PathBuf| {
+            let metadata = fs::metadata(path).ok().filter(fs::Metadata::is_file)?;
+            let modified = (metadata.mtime(), metadata.mtime_nsec());
+            let changed = (metadata.ctime(), metadata.ctime_nsec());
+            let place = (metadata.dev(), metadata.ino());
+            Some(format!(
+                "{path:?} {} {modified:?} {changed:?} {place:?}",
+                metadata.len()
+            ))
+        };
+        let paths = [Some(&self.path), self.rows_path.as_ref()].into_iter().flatten();
+        let stamps: Option<Vec<String>> = paths.map(of).collect();
+        Some(format!("{} {}", self.format.name, stamps?.join(" ")))
+    }
+
     /// The error for a row that a table cannot hold.
     pub(crate) fn bad(&self, place: Place, column: &str, problem: Problem) -> Error {
         bad(&self.path, place, column, problem)
@@ -200,6 +222,11 @@ fn bad(path: &Path, place: Place, column: &str, problem: Problem) -> Error {
 pub(crate) trait Reader {
     /// Replaces what the block holds by the next rows; `false` where there are none.
     fn read(&mut self, block: &mut Block) -> Result<bool, Error>;
+
+    /// Passes over rows that need not be read, as many as that takes no time for, and `rows` at most; returns how many.
+    fn skip(&mut self, _rows: u64) -> Result<u64, Error> {
+        Ok(0)
+    }
 
     /// How much of the input was read, from 0 to 1.
     fn share(&self) -> f64;

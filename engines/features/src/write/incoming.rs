@@ -3,12 +3,14 @@
 //! Knows no order and no table. Invariant: what is read again is what was pushed, in that order; rows that went through the
 //! file are held against the checksum of what was written.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, BufReader, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3Default;
 
+use super::journal::Prefix;
 use super::removals::key_of_slot;
 use super::varying::{self, Record};
 use crate::error::Error;
@@ -30,8 +32,19 @@ pub(super) struct Incoming {
 
 struct Spilled {
     file: File,
+    bytes: u64,
     /// Over all bytes of the file.
     written: Xxh3Default,
+}
+
+/// What rows are like.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Shape {
+    pub(super) is_delta: bool,
+    /// Each row has its length.
+    pub(super) is_varying: bool,
+    /// Bytes of a slot, its key among them.
+    pub(super) slot_bytes: usize,
 }
 
 impl Incoming {
@@ -81,6 +94,7 @@ impl Incoming {
             .open(&self.path);
         let mut spilled = Spilled {
             file: options.map_err(Error::io("create", &self.path))?,
+            bytes: 0,
             written: Xxh3Default::new(),
         };
         for chunk in self.chunks.drain(..) {
@@ -101,11 +115,53 @@ impl Incoming {
         Ok(())
     }
 
-    /// No more rows come; `is_varying` says whether each has its length, `slot_bytes` how many bytes each has where not.
-    pub(super) fn end(mut self, is_delta: bool, is_varying: bool, slot_bytes: usize) -> Result<Rows, Error> {
+    /// The name of its file.
+    pub(super) fn name(&self) -> OsString {
+        self.path.file_name().unwrap_or_default().to_owned()
+    }
+
+    /// Has all rows that came in the file, and says what that has; nothing where there is none.
+    pub(super) fn flush(&mut self) -> Result<Prefix, Error> {
+        self.write_out()?;
+        let spilled = self.spilled.as_ref();
+        Ok(spilled.map_or(Prefix::default(), |spilled| Prefix {
+            bytes: spilled.bytes,
+            checksum: spilled.written.digest(),
+        }))
+    }
+
+    /// Goes on behind the rows that an earlier writer left; none where they are not what it wrote. `on_key` gets the key of each.
+    pub(super) fn go_on(
+        mut self,
+        left: Prefix,
+        shape: Shape,
+        on_key: &mut dyn FnMut(u64),
+    ) -> Result<Option<Incoming>, Error> {
+        let Some(mut file) = opened_at(&self.path, left.bytes)? else {
+            return Ok(None);
+        };
+        let written = match shape.is_varying {
+            true => each_record(&mut file, shape.is_delta, &mut |record| {
+                key_of_slot(record.slot).into_iter().for_each(&mut *on_key);
+            }),
+            false => each(&mut file, shape.slot_bytes, &mut |slots| {
+                let slots = slots.chunks_exact(shape.slot_bytes);
+                slots.filter_map(key_of_slot).for_each(&mut *on_key);
+            }),
+        };
+        let Some(written) = written.ok().filter(|written| written.digest() == left.checksum) else {
+            return Ok(None);
+        };
+        let bytes = left.bytes;
+        self.spilled = Some(Spilled { file, bytes, written });
+        Ok(Some(self))
+    }
+
+    /// No more rows come.
+    pub(super) fn end(mut self, shape: Shape) -> Result<Rows, Error> {
         self.write_out()?;
         let place = match self.spilled {
-            Some(Spilled { file, written }) => RowsIn::File {
+            Some(Spilled { file, written, .. }) => RowsIn::File {
                 file,
                 path: self.path,
                 written: written.digest(),
@@ -115,18 +171,30 @@ impl Incoming {
                 RowsIn::Memory(self.chunks)
             }
         };
-        Ok(Rows {
-            place,
-            is_delta,
-            is_varying,
-            slot_bytes,
-        })
+        Ok(Rows { place, shape })
     }
+}
+
+/// A file that an earlier writer left, cut to its first `bytes`; none where it has fewer or is not there.
+pub(super) fn opened_at(path: &Path, bytes: u64) -> Result<Option<File>, Error> {
+    let mut file = match File::options().read(true).write(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened.map_err(Error::io("open", path))?,
+    };
+    let there = file.metadata().map_err(Error::io("read", path))?.len();
+    if there < bytes {
+        return Ok(None);
+    }
+    file.set_len(bytes)
+        .and_then(|()| file.seek(io::SeekFrom::End(0)))
+        .map_err(Error::io("cut", path))?;
+    Ok(Some(file))
 }
 
 impl Spilled {
     fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.written.update(bytes);
+        self.bytes += bytes.len() as u64;
         self.file.write_all(bytes)
     }
 }
@@ -134,9 +202,7 @@ impl Spilled {
 /// All rows, to be read again and again.
 pub(super) struct Rows {
     place: RowsIn,
-    is_delta: bool,
-    is_varying: bool,
-    slot_bytes: usize,
+    shape: Shape,
 }
 
 enum RowsIn {
@@ -152,15 +218,15 @@ enum RowsIn {
 impl Rows {
     /// Bytes of a slot, its key among them.
     pub(super) fn slot_bytes(&self) -> usize {
-        self.slot_bytes
+        self.shape.slot_bytes
     }
 
     /// Visits all slots, some at a time, in the order in which they came.
     pub(super) fn each(&mut self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
-        if self.is_varying {
+        if self.shape.is_varying {
             return self.each_record(&[], &mut |record| visit(record.slot));
         }
-        let slot_bytes = self.slot_bytes;
+        let slot_bytes = self.shape.slot_bytes;
         match &mut self.place {
             RowsIn::Memory(chunks) => {
                 chunks.iter().for_each(|chunk| visit(chunk));
@@ -168,7 +234,7 @@ impl Rows {
             }
             RowsIn::File { file, path, written } => {
                 let read = each(file, slot_bytes, visit).map_err(Error::io("read", path))?;
-                check(path, *written, read)
+                check(path, *written, &read)
             }
         }
     }
@@ -179,7 +245,7 @@ impl Rows {
         taken_out: &[u64],
         visit: &mut dyn FnMut(Record<'_>),
     ) -> Result<(), Error> {
-        let is_delta = self.is_delta;
+        let is_delta = self.shape.is_delta;
         let mut that_stay = |record: Record<'_>| {
             if varying::stays(&record, taken_out) {
                 visit(record);
@@ -192,7 +258,7 @@ impl Rows {
             }),
             RowsIn::File { file, path, written } => {
                 let read = each_record(file, is_delta, &mut that_stay);
-                check(path, *written, read.map_err(Error::io("read", path))?)
+                check(path, *written, &read.map_err(Error::io("read", path))?)
             }
         }
     }
@@ -202,7 +268,7 @@ impl Rows {
         if taken_out.is_empty() {
             return self.each(visit);
         }
-        let slot_bytes = self.slot_bytes;
+        let slot_bytes = self.shape.slot_bytes;
         self.each(&mut |slots| {
             for slot in slots.chunks_exact(slot_bytes) {
                 if key_of_slot(slot).is_none_or(|key| taken_out.binary_search(&key).is_err()) {
@@ -222,7 +288,8 @@ impl Rows {
 }
 
 /// Whether what was read is what was written.
-fn check(path: &Path, written: u64, read: u64) -> Result<(), Error> {
+fn check(path: &Path, written: u64, read: &Xxh3Default) -> Result<(), Error> {
+    let read = read.digest();
     if read == written {
         return Ok(());
     }
@@ -231,7 +298,7 @@ fn check(path: &Path, written: u64, read: u64) -> Result<(), Error> {
 }
 
 /// Visits the slots in a file of rows; returns their checksum.
-fn each(rows: &mut File, slot_bytes: usize, visit: &mut dyn FnMut(&[u8])) -> io::Result<u64> {
+fn each(rows: &mut File, slot_bytes: usize, visit: &mut dyn FnMut(&[u8])) -> io::Result<Xxh3Default> {
     rows.rewind()?;
     let mut left = rows.metadata()?.len() as usize / slot_bytes;
     let mut hasher = Xxh3Default::new();
@@ -244,11 +311,15 @@ fn each(rows: &mut File, slot_bytes: usize, visit: &mut dyn FnMut(&[u8])) -> io:
         visit(slots);
         left -= count;
     }
-    Ok(hasher.digest())
+    Ok(hasher)
 }
 
 /// Visits the rows that vary in length in a file of rows; returns its checksum.
-fn each_record(rows: &mut File, is_delta: bool, visit: &mut dyn FnMut(Record<'_>)) -> io::Result<u64> {
+fn each_record(
+    rows: &mut File,
+    is_delta: bool,
+    visit: &mut dyn FnMut(Record<'_>),
+) -> io::Result<Xxh3Default> {
     rows.rewind()?;
     let left = rows.metadata()?.len();
     let hashed = Hashed {
@@ -257,7 +328,7 @@ fn each_record(rows: &mut File, is_delta: bool, visit: &mut dyn FnMut(Record<'_>
     };
     let mut rows = BufReader::with_capacity(CHUNK_BYTES, hashed);
     varying::each(&mut rows, left, is_delta, visit)?;
-    Ok(rows.get_ref().hasher.digest())
+    Ok(rows.into_inner().hasher)
 }
 
 /// Reads, and keeps the checksum of what was read.

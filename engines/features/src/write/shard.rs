@@ -3,18 +3,20 @@
 //! Does not sync folders or name versions; the writer above does. Invariant: the shard's file has a header only when all
 //! behind it is written, and no file of rows is there when the shard is finished.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 
 use super::Duplicates;
 use super::arrange::{Identity, Kept, Keys};
-use super::incoming::{Incoming, Rows};
+use super::incoming::{Incoming, Rows, Shape};
+use super::journal::ShardRead;
 use super::removals::Removals;
 use super::texts::Texts;
 use super::varying::{self, Lengths, Record};
 use crate::error::Error;
-use crate::header::{HEADER_BYTES, Header, KEY_BYTES, SHARD_ROWS_MAX};
+use crate::header::{HEADER_BYTES, Header, SHARD_ROWS_MAX};
 use crate::manifest::{ShardEntry, shard_file};
 use crate::table::Table;
 
@@ -28,9 +30,12 @@ pub(super) struct ShardWriter {
     removals: Removals,
     /// Of keys that are texts.
     texts: Option<Texts>,
+    /// An earlier writer has written it: what is pushed is there.
+    whole: Option<Finished>,
 }
 
 /// A shard that is written, and what it changes of the base where it is of a delta.
+#[derive(Debug, Clone)]
 pub(super) struct Finished {
     pub(super) entry: ShardEntry,
     /// Rows that the base has not.
@@ -48,7 +53,49 @@ impl ShardWriter {
             keys: Keys::default(),
             removals: Removals::default(),
             texts: None,
+            whole: None,
         }
+    }
+
+    pub(super) fn take_whole(&mut self, whole: Finished) {
+        self.whole = Some(whole);
+    }
+
+    pub(super) fn is_whole(&self) -> bool {
+        self.whole.is_some()
+    }
+
+    /// Goes on behind the rows that an earlier writer left; returns the names of their files, none where they are not what it wrote.
+    pub(super) fn take_rows(
+        &mut self,
+        left: &ShardRead,
+        slot: &str,
+        shape: Shape,
+    ) -> Result<Option<Vec<OsString>>, Error> {
+        let (dir, number) = (self.dir.clone(), self.number);
+        let none = Incoming::new(&dir, number, 0);
+        let keys = &mut self.keys;
+        let rows =
+            std::mem::replace(&mut self.rows, none).go_on(left.rows, shape, &mut |key| keys.push(key))?;
+        let Some(rows) = rows else { return Ok(None) };
+        self.rows = rows;
+        let mut names = vec![self.rows.name()];
+        if let Some(left) = left.texts {
+            let Some(texts) = Texts::go_on(&dir, number, slot, left)? else {
+                return Ok(None);
+            };
+            names.push(texts.name());
+            self.texts = Some(texts);
+        }
+        Ok(Some(names))
+    }
+
+    /// Has all that was pushed in files, and says what they have.
+    pub(super) fn flush(&mut self) -> Result<ShardRead, Error> {
+        Ok(ShardRead {
+            rows: self.rows.flush()?,
+            texts: self.texts.as_mut().map(Texts::flush).transpose()?,
+        })
     }
 
     /// Keeps rows in a file, those that are there and those that come.
@@ -58,11 +105,17 @@ impl ShardWriter {
 
     /// Removes a key that the base lacks.
     pub(super) fn remove_absent(&mut self, key: u64) {
+        if self.is_whole() {
+            return;
+        }
         self.removals.push(key, self.keys.len());
     }
 
     /// Keeps the text of a key that is pushed or removed.
     pub(super) fn push_text(&mut self, slot: &str, text: &str) -> Result<(), Error> {
+        if self.is_whole() {
+            return Ok(());
+        }
         let texts = match &mut self.texts {
             Some(texts) => texts,
             none => none.insert(Texts::create(&self.dir, self.number, slot)?),
@@ -71,6 +124,9 @@ impl ShardWriter {
     }
 
     pub(super) fn push(&mut self, key: u64, row: &[u8]) -> Result<(), Error> {
+        if self.is_whole() {
+            return Ok(());
+        }
         if self.keys.len() == SHARD_ROWS_MAX {
             let expected = format!("enough of them for {SHARD_ROWS_MAX} rows each");
             return Err(Error::argument("shards", expected, "more rows"));
@@ -79,23 +135,27 @@ impl ShardWriter {
         self.rows.push(key, row)
     }
 
-    /// Writes the shard with at most `memory_bytes` of its slots in memory at a time.
+    /// Writes the shard with at most `memory_bytes` of its slots in memory at a time. `noted` is called when it is whole, and before what
+    /// it was written from goes.
     pub(super) fn finish(
-        self,
-        identity: Identity,
-        is_varying: bool,
+        mut self,
+        (identity, shape): (Identity, Shape),
         duplicates: Duplicates,
         base: Option<&Table>,
         memory_bytes: usize,
+        noted: impl FnOnce(&Finished) -> Result<(), Error>,
     ) -> Result<Finished, Error> {
+        if let Some(whole) = self.whole {
+            return Ok(whole);
+        }
+        let is_varying = shape.is_varying;
         let path = self.dir.join(shard_file(self.number));
-        let slot_bytes = KEY_BYTES + identity.row_bytes as usize + usize::from(identity.is_delta);
-        let mut rows = self.rows.end(identity.is_delta, is_varying, slot_bytes)?;
+        let mut rows = self.rows.end(shape)?;
         let mut keys = self.keys;
         let taken_out = settle(
             &mut keys,
             self.removals,
-            self.texts,
+            self.texts.as_mut(),
             duplicates,
             memory_bytes,
             &mut rows,
@@ -135,12 +195,15 @@ impl ShardWriter {
             )?;
         }
         let entry = seal(file, &path, &header, self.number)?;
-        rows.remove()?;
-        Ok(Finished {
+        let finished = Finished {
             entry,
             added,
             removed,
-        })
+        };
+        noted(&finished)?;
+        rows.remove()?;
+        self.texts.map_or(Ok(()), Texts::remove)?;
+        Ok(finished)
     }
 }
 
@@ -164,7 +227,7 @@ fn seal(mut file: File, path: &Path, header: &Header, number: u32) -> Result<Sha
 fn settle(
     keys: &mut Keys,
     removals: Removals,
-    texts: Option<Texts>,
+    texts: Option<&mut Texts>,
     duplicates: Duplicates,
     memory_bytes: usize,
     rows: &mut Rows,

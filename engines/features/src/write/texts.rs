@@ -4,10 +4,15 @@
 //! that does not grow with their number.
 
 use std::collections::HashMap;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
+use xxhash_rust::xxh3::Xxh3Default;
+
+use super::incoming::opened_at;
+use super::journal::Prefix;
 use crate::error::Error;
 use crate::hash::text_key;
 
@@ -22,6 +27,9 @@ pub(super) struct Texts {
     slot: String,
     path: PathBuf,
     file: BufWriter<File>,
+    bytes: u64,
+    /// Over all bytes that were written.
+    written: Xxh3Default,
 }
 
 impl Texts {
@@ -37,7 +45,47 @@ impl Texts {
             slot: slot.to_owned(),
             path,
             file: BufWriter::with_capacity(BUFFER_BYTES, file),
+            bytes: 0,
+            written: Xxh3Default::new(),
         })
+    }
+
+    /// Goes on behind the texts that an earlier writer left; none where they are not what it wrote.
+    pub(super) fn go_on(dir: &Path, number: u32, slot: &str, left: Prefix) -> Result<Option<Texts>, Error> {
+        let path = dir.join(format!("texts-{number:05}"));
+        let Some(mut file) = opened_at(&path, left.bytes)? else {
+            return Ok(None);
+        };
+        let (mut written, mut chunk) = (Xxh3Default::new(), vec![0; BUFFER_BYTES]);
+        file.rewind().map_err(Error::io("read", &path))?;
+        loop {
+            let count = file.read(&mut chunk).map_err(Error::io("read", &path))?;
+            match chunk.get(..count) {
+                Some(read) if count > 0 => written.update(read),
+                _ => break,
+            }
+        }
+        Ok((written.digest() == left.checksum).then(|| Texts {
+            slot: slot.to_owned(),
+            path,
+            file: BufWriter::with_capacity(BUFFER_BYTES, file),
+            bytes: left.bytes,
+            written,
+        }))
+    }
+
+    /// Has all texts that came in the file, and says what that has.
+    pub(super) fn flush(&mut self) -> Result<Prefix, Error> {
+        self.file.flush().map_err(Error::io("write", &self.path))?;
+        Ok(Prefix {
+            bytes: self.bytes,
+            checksum: self.written.digest(),
+        })
+    }
+
+    /// The name of its file.
+    pub(super) fn name(&self) -> OsString {
+        self.path.file_name().unwrap_or_default().to_owned()
     }
 
     pub(super) fn push(&mut self, text: &str) -> Result<(), Error> {
@@ -45,25 +93,37 @@ impl Texts {
             let found = format!("{} bytes", text.len());
             Error::argument("text of a key", format!("at most {TEXT_BYTES_MAX} bytes"), found)
         })?;
+        self.bytes += 2 + u64::from(length);
+        self.written.update(&length.to_le_bytes());
+        self.written.update(text.as_bytes());
         self.file
             .write_all(&length.to_le_bytes())
             .and_then(|()| self.file.write_all(text.as_bytes()))
             .map_err(Error::io("write", &self.path))
     }
 
-    /// Whether all texts of each of the keys `met`, which are in order, are the same; their file is removed.
+    /// Whether all texts of each of the keys `met`, which are in order, are the same.
     ///
     /// # Errors
     /// [`Error::Collision`], naming two that are not; [`Error::Io`].
-    pub(super) fn check(self, met: &[u64], memory_bytes: usize) -> Result<(), Error> {
-        let path = self.path;
-        let file = self.file.into_inner().map_err(|error| error.into_error());
-        let mut file = file.map_err(Error::io("write", &path))?;
+    pub(super) fn check(&mut self, met: &[u64], memory_bytes: usize) -> Result<(), Error> {
+        self.flush()?;
         let mut left = met.to_vec();
         while !left.is_empty() {
-            pass(&mut file, &path, &self.slot, &mut left, memory_bytes)?;
+            pass(
+                self.file.get_mut(),
+                &self.path,
+                &self.slot,
+                &mut left,
+                memory_bytes,
+            )?;
         }
-        fs::remove_file(&path).map_err(Error::io("remove", &path))
+        Ok(())
+    }
+
+    /// They are needed no more.
+    pub(super) fn remove(self) -> Result<(), Error> {
+        fs::remove_file(&self.path).map_err(Error::io("remove", &self.path))
     }
 }
 
@@ -147,6 +207,7 @@ mod tests {
             Some(expected) => assert!(error.as_ref().unwrap().contains(expected), "{error:?}"),
             None => {
                 assert_eq!(error, None);
+                all.remove().unwrap();
                 assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
             }
         }

@@ -1,6 +1,6 @@
 //! The folder in which a version is written, until it has its name.
 //!
-//! Knows nothing of what is in it. Invariant: a folder that was not published goes when its writer does.
+//! Knows nothing of what is in it. Invariant: a folder that was neither published nor kept goes when its writer does.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -12,12 +12,14 @@ use crate::error::Error;
 use crate::table::Table;
 use crate::versions::folder;
 
-/// A folder that is removed unless it is published.
+/// A folder that is removed unless it is published or kept.
 pub(super) struct Unfinished {
     pub(super) path: PathBuf,
     /// The table folder, when this writer made it.
     new_table_dir: Option<PathBuf>,
     published: bool,
+    /// It is for a later writer.
+    is_kept: bool,
 }
 
 impl Unfinished {
@@ -38,7 +40,20 @@ impl Unfinished {
             path,
             new_table_dir: is_new.then(|| table_dir.to_path_buf()),
             published: false,
+            is_kept: false,
         })
+    }
+
+    /// Goes on in the folder that another writer left.
+    pub(super) fn take_over(&mut self, left: PathBuf) -> Result<(), Error> {
+        fs::remove_dir_all(&self.path).map_err(Error::io("remove", &self.path))?;
+        self.path = left;
+        Ok(())
+    }
+
+    /// Stays when its writer goes.
+    pub(super) fn keep(&mut self) {
+        self.is_kept = true;
     }
 
     pub(super) fn publish(&mut self, table_dir: &Path, version: u64) -> Result<PathBuf, Error> {
@@ -67,7 +82,7 @@ impl Unfinished {
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
-        if !self.published {
+        if !self.published && !self.is_kept {
             // Nobody is left to tell; readers ignore the folder in any case.
             let _ = fs::remove_dir_all(&self.path);
             if let Some(table_dir) = &self.new_table_dir {
@@ -76,6 +91,25 @@ impl Drop for Unfinished {
             }
         }
     }
+}
+
+/// The folders of a version that writers left, or that writers are at work in, in the order of their names.
+pub(super) fn left(table_dir: &Path, version: u64) -> Result<Vec<PathBuf>, Error> {
+    let begin = format!(".{}.", folder(version));
+    let mut paths = Vec::new();
+    for entry in fs::read_dir(table_dir).map_err(Error::io("list", table_dir))? {
+        let entry = entry.map_err(Error::io("list", table_dir))?;
+        let name = entry.file_name();
+        let rest = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(&begin)?.strip_suffix(".unfinished"));
+        // A version that is fetched has another name between the two.
+        if rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')) {
+            paths.push(entry.path());
+        }
+    }
+    paths.sort();
+    Ok(paths)
 }
 
 /// Makes a folder and those above it; whether it was not there. The folders in which they were made are synced, so that a power cut cannot

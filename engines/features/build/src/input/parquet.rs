@@ -44,6 +44,8 @@ struct ParquetReader {
     /// The next row group.
     group: usize,
     open: Option<Group>,
+    /// The row behind the open group.
+    group_end: u64,
 }
 
 /// The columns of a row group.
@@ -71,6 +73,7 @@ impl ParquetReader {
             batch_rows: FIRST_ROWS,
             group: 0,
             open: None,
+            group_end: 0,
         })
     }
 
@@ -165,6 +168,8 @@ impl Reader for ParquetReader {
                 None if self.group == self.reader.num_row_groups() => break,
                 None => {
                     let group = guarded(|| self.open_group()).map_err(damaged(&self.path, self.row))?;
+                    let rows = self.reader.metadata().row_group(self.group).num_rows();
+                    self.group_end = self.row + u64::try_from(rows).unwrap_or(0);
                     self.group += 1;
                     group
                 }
@@ -186,6 +191,30 @@ impl Reader for ParquetReader {
             return Err(damaged(&self.path, self.row)(ParquetError::General(message)));
         }
         Ok(false)
+    }
+
+    fn skip(&mut self, rows: u64) -> Result<u64, Error> {
+        let groups = self.reader.metadata().row_groups();
+        let mut skipped = 0;
+        // Groups are passed over whole.
+        if self.open.is_some() {
+            let left = self.group_end.saturating_sub(self.row);
+            if left > rows {
+                return Ok(0);
+            }
+            self.open = None;
+            skipped = left;
+        }
+        while let Some(group) = groups.get(self.group) {
+            let count = u64::try_from(group.num_rows()).unwrap_or(0);
+            if count > rows - skipped {
+                break;
+            }
+            self.group += 1;
+            skipped += count;
+        }
+        self.row += skipped;
+        Ok(skipped)
     }
 
     fn share(&self) -> f64 {
