@@ -5,7 +5,14 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
+use arrow_array::types::{
+    ArrowDictionaryKeyType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type,
+    UInt64Type,
+};
+use arrow_array::{ArrayRef, DictionaryArray, Float32Array, RecordBatch};
+use arrow_ipc::writer::{FileWriter, StreamWriter};
 use millpond_engines_features::{Table, text_key};
 use millpond_engines_features_build::{
     Base, BuildOptions, Duplicates, Keys, MEMORY_BYTES, build, compact, inspect,
@@ -80,6 +87,78 @@ fn texts_are_keys_in_every_format_that_has_texts() {
     let lines = (0..5).map(|at| format!("{{\"key\": {:?}, \"vector\": [{at}, 0.5]}}\n", texts[at]));
     let place = Place::new();
     check(&place.options("in.jsonl", &lines.collect::<String>()));
+}
+
+/// A batch of one column of texts, each a number in a dictionary of that kind, and one of numbers in a dictionary.
+fn batch<K: ArrowDictionaryKeyType>(texts: &[Option<&str>]) -> RecordBatch {
+    let keys: DictionaryArray<K> = texts.iter().copied().collect();
+    let numbers: Vec<i8> = (0..texts.len() as i8).map(|at| at % 3).collect();
+    let values = Arc::new(Float32Array::from(vec![0.5, 1.5, 2.5]));
+    let vector = DictionaryArray::<Int8Type>::new(numbers.into(), values);
+    let columns: [(&str, ArrayRef); 2] = [("key", Arc::new(keys)), ("vector", Arc::new(vector))];
+    RecordBatch::try_from_iter(columns).unwrap()
+}
+
+/// Writes batches as a file of Arrow, or as a stream.
+fn write(path: &Path, batches: &[RecordBatch]) {
+    let file = fs::File::create(path).unwrap();
+    let schema = batches[0].schema();
+    // A file has one dictionary for all batches, unless it may be replaced or added to.
+    if path.extension().is_some_and(|extension| extension == "arrows") {
+        let mut writer = StreamWriter::try_new(file, &schema).unwrap();
+        batches.iter().for_each(|batch| writer.write(batch).unwrap());
+        return writer.finish().unwrap();
+    }
+    let mut writer = FileWriter::try_new(file, &schema).unwrap();
+    batches.iter().for_each(|batch| writer.write(batch).unwrap());
+    writer.finish().unwrap();
+}
+
+#[test]
+fn values_in_a_dictionary_are_as_any_others() {
+    fn check<K: ArrowDictionaryKeyType>() {
+        let place = Place::new();
+        let texts = ["Alien", "Brazil", "", "é ü", "Alien 2"].map(Some);
+        for (name, batches) in [
+            ("in.arrow", vec![batch::<K>(&texts)]),
+            // The second batch has another dictionary.
+            (
+                "in.arrows",
+                vec![batch::<K>(&texts[..2]), batch::<K>(&texts[2..])],
+            ),
+        ] {
+            let mut options = place.options(name, "");
+            write(&place.0.path().join(name), &batches);
+            options.keys = Some(in_no_slot());
+            let table = built(&options);
+            let numbers = batches
+                .iter()
+                .flat_map(|batch| (0..batch.num_rows()).map(|at| at % 3));
+            for (text, number) in texts.into_iter().flatten().zip(numbers) {
+                assert_eq!(
+                    find(&table, text),
+                    Some(vec![number as f32 + 0.5]),
+                    "{name}: {text:?}"
+                );
+            }
+            assert_eq!(table.rows(), 5);
+        }
+        let mut options = place.options("null.arrow", "");
+        write(
+            &place.0.path().join("null.arrow"),
+            &[batch::<K>(&[Some("a"), None])],
+        );
+        options.keys = Some(in_no_slot());
+        check_refused(&options, "row 1 (counted from 0)");
+    }
+    check::<Int8Type>();
+    check::<UInt8Type>();
+    check::<Int16Type>();
+    check::<UInt16Type>();
+    check::<Int32Type>();
+    check::<UInt32Type>();
+    check::<Int64Type>();
+    check::<UInt64Type>();
 }
 
 #[test]

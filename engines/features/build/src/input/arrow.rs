@@ -9,7 +9,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Float16Type, Float32Type, Float64Type, Int64Type, UInt64Type};
+use arrow_array::types::{
+    Float16Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type, UInt64Type,
+};
 use arrow_array::{Array, ArrayRef, RecordBatch};
 use arrow_schema::{ArrowError, DataType, Schema, SchemaRef};
 
@@ -131,7 +134,7 @@ impl Reader for ArrowReader {
 fn check_types(schema: &Schema, columns: &Columns, wanted: &Wanted<'_>, path: &Path) -> Result<(), Error> {
     let check = |column: usize, expected, fits: fn(&DataType) -> bool| {
         let field = schema.field(column);
-        match fits(field.data_type()) {
+        match fits(value_type(field.data_type())) {
             true => Ok(()),
             false => Err(Error::ColumnType {
                 path: path.to_path_buf(),
@@ -148,10 +151,55 @@ fn check_types(schema: &Schema, columns: &Columns, wanted: &Wanted<'_>, path: &P
     sources.try_for_each(|(at, source)| {
         source.iter().try_for_each(|&column| match wanted.is_bytes(at) {
             true => check(column, BYTES_TYPES, is_bytes),
-            false if is_bytes(schema.field(column).data_type()) => check(column, BYTES_HINT, is_numbers),
+            false if is_bytes(value_type(schema.field(column).data_type())) => {
+                check(column, BYTES_HINT, is_numbers)
+            }
             false => check(column, VALUE_TYPES, is_numbers),
         })
     })
+}
+
+/// What the values of a column are, in a dictionary or not.
+fn value_type(kind: &DataType) -> &DataType {
+    match kind {
+        DataType::Dictionary(_, values) => values,
+        kind => kind,
+    }
+}
+
+/// Where the value of a row is, in a dictionary or in the column itself; none where it is null.
+fn value_of(column: &ArrayRef, at: usize) -> Option<(&ArrayRef, usize)> {
+    let (values, at) = match column.as_any_dictionary_opt() {
+        None => (column, at),
+        Some(dictionary) => {
+            let numbers = dictionary.keys();
+            let number = (!numbers.is_null(at)).then(|| number_of(numbers, at))??;
+            (dictionary.values(), number)
+        }
+    };
+    (at < values.len() && !values.is_null(at)).then_some((values, at))
+}
+
+/// A whole number of any width, where it has a place in memory.
+fn number_of(numbers: &dyn Array, at: usize) -> Option<usize> {
+    if let Some(numbers) = numbers.as_primitive_opt::<Int32Type>() {
+        usize::try_from(numbers.value(at)).ok()
+    } else if let Some(numbers) = numbers.as_primitive_opt::<Int8Type>() {
+        usize::try_from(numbers.value(at)).ok()
+    } else if let Some(numbers) = numbers.as_primitive_opt::<Int16Type>() {
+        usize::try_from(numbers.value(at)).ok()
+    } else if let Some(numbers) = numbers.as_primitive_opt::<Int64Type>() {
+        usize::try_from(numbers.value(at)).ok()
+    } else if let Some(numbers) = numbers.as_primitive_opt::<UInt8Type>() {
+        Some(numbers.value(at).into())
+    } else if let Some(numbers) = numbers.as_primitive_opt::<UInt16Type>() {
+        Some(numbers.value(at).into())
+    } else if let Some(numbers) = numbers.as_primitive_opt::<UInt32Type>() {
+        usize::try_from(numbers.value(at)).ok()
+    } else {
+        let numbers = numbers.as_primitive_opt::<UInt64Type>()?;
+        usize::try_from(numbers.value(at)).ok()
+    }
 }
 
 fn is_bytes(kind: &DataType) -> bool {
@@ -169,9 +217,7 @@ fn is_numbers(kind: &DataType) -> bool {
 
 /// Adds the key of a row to the block.
 fn push_key(column: &ArrayRef, at: usize, block: &mut Block) -> Result<(), Problem> {
-    if column.is_null(at) {
-        return Err(Problem::NullKey);
-    }
+    let (column, at) = value_of(column, at).ok_or(Problem::NullKey)?;
     if let Some(keys) = column.as_primitive_opt::<UInt64Type>() {
         block.push_key(keys.value(at))
     } else if let Some(keys) = column.as_primitive_opt::<Int64Type>() {
@@ -189,9 +235,7 @@ fn push_key(column: &ArrayRef, at: usize, block: &mut Block) -> Result<(), Probl
 
 /// Adds the bytes of a row to the string that is open.
 fn bytes(column: &ArrayRef, at: usize, lists: &mut Lists) -> Result<(), Problem> {
-    if column.is_null(at) {
-        return Err(Problem::NullVector);
-    }
+    let (column, at) = value_of(column, at).ok_or(Problem::NullVector)?;
     let bytes = if let Some(bytes) = column.as_binary_opt::<i32>() {
         bytes.value(at)
     } else if let Some(bytes) = column.as_binary_opt::<i64>() {
@@ -216,6 +260,7 @@ fn bytes(column: &ArrayRef, at: usize, lists: &mut Lists) -> Result<(), Problem>
 
 /// Adds the numbers of a row to the list that is open.
 fn numbers(column: &ArrayRef, at: usize, lists: &mut Lists) -> Result<(), Problem> {
+    let (column, at) = value_of(column, at).ok_or(Problem::NullVector)?;
     let (values, range) = if let Some(list) = column.as_list_opt::<i32>() {
         let ends = list.value_offsets();
         (list.values(), ends[at] as usize..ends[at + 1] as usize)
@@ -228,9 +273,6 @@ fn numbers(column: &ArrayRef, at: usize, lists: &mut Lists) -> Result<(), Proble
     } else {
         (column, at..at + 1)
     };
-    if column.is_null(at) {
-        return Err(Problem::NullVector);
-    }
     if range.is_empty() {
         return Err(Problem::EmptyVector);
     }
