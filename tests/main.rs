@@ -33,6 +33,7 @@ mod serving {
     mod stopping;
     mod switches;
     mod upserts;
+    mod upserts_of_bytes;
     mod version_commands;
     pub(crate) mod versions;
 }

@@ -57,11 +57,17 @@ fn write(
     let (table, overlay) = overlay(catalog, &name)?;
     let written = keys_of(table, decoded.keys, decoded.texts)?;
     let removed = keys_of(table, decoded.remove, decoded.remove_texts)?;
-    let permit = call
-        .calls
-        .admission
-        .enter_holding(waiting_bytes(&decoded.values, &written, &removed))?;
-    let upsert = Upsert::new(table, written, &decoded.columns, &decoded.values, removed);
+    let rows = decoded.rows.as_deref();
+    let waiting = waiting_bytes(&decoded.values, &written, &removed);
+    let waiting = waiting.saturating_add(rows.map_or(0, <[u8]>::len));
+    let permit = call.calls.admission.enter_holding(waiting)?;
+    let upsert = match rows {
+        None => Upsert::new(table, written, &decoded.columns, &decoded.values, removed),
+        Some(rows) => {
+            let rows = (rows, decoded.offsets.as_deref());
+            Upsert::of_bytes(table, written, &decoded.columns, rows, removed)
+        }
+    };
     let upsert = upsert.map_err(|error| refused(&error))?.stamped(stamp);
     let failures = Arc::clone(&catalog.store_failures);
     let name = name.into_owned();

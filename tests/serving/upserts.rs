@@ -90,6 +90,8 @@ fn every_protocol_sees_an_upsert_and_a_kill_loses_none() {
 
     let mut frames = Frames::connect(&server.addr);
     let call = features_upsert::Call {
+        rows: None,
+        offsets: None,
         table: "films".into(),
         keys: Some(vec![4]),
         texts: None,

@@ -61,7 +61,7 @@ impl Table {
         let reader = Reader::new(self.schema());
         let default_row = self.default_row();
         let mut rows = values.chunks_exact_mut(self.dim());
-        self.each::<KEYS, AHEAD>(&keys[..fitting], found, |row| {
+        self.each::<KEYS, AHEAD, true>(&keys[..fitting], found, |row| {
             let Some(values) = rows.next() else { return };
             match row.or(default_row) {
                 Some(row) => reader.copy(row, values),
@@ -83,7 +83,7 @@ impl Table {
     /// Says which of `keys` (n) are there, as [`Table::lookup`] does, and reads no row.
     pub fn find(&self, keys: &[u64], found: &mut [u8]) -> usize {
         debug_assert_eq!(found.len(), keys.len().div_ceil(8), "length of found");
-        self.each::<BLOCK, true>(keys, found, |_| ())
+        self.each::<BLOCK, true, false>(keys, found, |_| ())
     }
 
     /// [`Table::lookup`] for an answer's bytes: writes what `projection` has of the rows to `values`
@@ -104,7 +104,7 @@ impl Table {
         let fitting = (values.len() / row_bytes).min(keys.len());
         let default_row = self.default_row();
         let mut rows = values.chunks_exact_mut(row_bytes);
-        self.each::<BLOCK, true>(&keys[..fitting], found, |row| {
+        self.each::<BLOCK, true, true>(&keys[..fitting], found, |row| {
             let Some(values) = rows.next() else { return };
             match row.or(default_row) {
                 Some(row) => projection.write(row, values),
@@ -154,7 +154,7 @@ impl Table {
             rows: 0,
         };
         let mut key = 0;
-        let count = self.each::<BLOCK, true>(keys, found, |row| {
+        let count = self.each::<BLOCK, true, true>(keys, found, |row| {
             // Empty bags end where they begin: step over them too.
             while key >= bag.end {
                 bag.close(pool);
@@ -174,7 +174,7 @@ impl Table {
 
     /// Finds `keys` in order, hands each row to `visit`, sets the bitmap and counts the found ones.
     #[inline(always)]
-    fn each<const KEYS: usize, const AHEAD: bool>(
+    fn each<const KEYS: usize, const AHEAD: bool, const ROWS: bool>(
         &self,
         keys: &[u64],
         found: &mut [u8],
@@ -182,13 +182,13 @@ impl Table {
     ) -> usize {
         match self.view.as_ref().and_then(View::now) {
             None => self.each_of_version::<KEYS, AHEAD>(keys, found, visit),
-            Some(now) => self.each_fresh(&now, keys, found, visit),
+            Some(now) => self.each_fresh::<ROWS>(&now, keys, found, visit),
         }
     }
 
-    /// [`Table::each`] where an overlay has something to say.
+    /// [`Table::each`] where an overlay has something to say. Without `ROWS` those that it has come without their bytes.
     #[inline(never)]
-    fn each_fresh(
+    fn each_fresh<const ROWS: bool>(
         &self,
         now: &Now<'_>,
         keys: &[u64],
@@ -210,7 +210,8 @@ impl Table {
                 let (key, bit) = (keys.get(at), 1_u64 << at);
                 at += 1;
                 let said = match key {
-                    Some(key) if candidates & bit != 0 => now.said(*key, &mut scratch),
+                    Some(key) if candidates & bit != 0 && ROWS => now.said(*key, &mut scratch),
+                    Some(key) if candidates & bit != 0 => now.said_without_row(*key),
                     _ => Said::Nothing,
                 };
                 match said {

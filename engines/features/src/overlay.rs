@@ -9,6 +9,7 @@ mod clock;
 mod commit;
 mod compact;
 mod fold;
+mod heap;
 mod index;
 mod page;
 mod record;
@@ -16,6 +17,7 @@ mod recovered;
 mod section;
 mod slots;
 mod stamp;
+mod stored;
 mod upsert;
 mod view;
 
@@ -37,6 +39,7 @@ use compact::Compaction;
 use index::Index;
 use record::{FORMAT, layout_of};
 use recovered::{Found, Opened, begin, random_history};
+use stored::row_bytes_of;
 use upsert::Job;
 
 pub use fold::{Fold, fold, fold_share};
@@ -176,20 +179,6 @@ impl Overlay {
         table: &Table,
         queue_bytes_max: usize,
     ) -> Result<(Arc<Overlay>, OverlayRecovery), Error> {
-        if let Some(column) = table
-            .schema()
-            .columns
-            .iter()
-            .find(|column| column.numbers.is_bytes())
-        {
-            return Err(Error::Overlay {
-                path: section.path.clone().unwrap_or_default(),
-                problem: format!(
-                    "column {:?} of the table is of bytes, and fresh rows are of numbers; serve it without an overlay",
-                    column.name
-                ),
-            });
-        }
         let layout = layout_of(table.schema());
         let Some(dir) = &section.path else {
             let opened = Opened::empty(random_history());
@@ -248,7 +237,7 @@ impl Overlay {
         layout: u64,
         queue_bytes_max: usize,
     ) -> Result<(Arc<Overlay>, OverlayRecovery), Error> {
-        let (index, mut writer) = Index::new(table.schema().row_bytes());
+        let (index, mut writer) = Index::new(row_bytes_of(table.schema()));
         let (last_ms, stamp) = (opened.found.time_ms, opened.found.stamp);
         opened
             .found
@@ -279,7 +268,7 @@ impl Overlay {
             log: opened.log,
             history: opened.history,
             layout,
-            row_bytes: table.schema().row_bytes(),
+            row_bytes: row_bytes_of(table.schema()),
             next_sequence: opened.next_sequence,
             bytes_max: section.bytes_max,
             segment_bytes_max: section.segment_bytes_max,

@@ -4,6 +4,7 @@
 
 use crate::hash::{hash, shard_of};
 use crate::layer::{Layer, Said};
+use crate::overlay;
 use crate::prefetch::prefetch;
 use crate::rows::{Cell, Row};
 use crate::schema::{Numbers, ROW_BYTES_MAX, START_BYTES};
@@ -89,13 +90,22 @@ impl<'a> Heap<'a> {
     }
 }
 
-/// Rows of some keys, found and not yet copied: their bytes are known before any are allocated.
+/// Rows of some keys, found and, those of the version, not yet copied: their bytes are known before they are.
 #[derive(Debug, Clone)]
 pub struct FoundRows<'t> {
     /// One for each key: the default row, or none, where it is not there.
-    rows: Vec<Row<'t>>,
+    rows: Vec<Found<'t>>,
+    /// Of those that an overlay has, which may be written anew.
+    fresh: Vec<u8>,
     hits: usize,
     bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Found<'t> {
+    InVersion(Row<'t>),
+    /// From where to where in `fresh`.
+    Fresh(usize, usize),
 }
 
 impl FoundRows<'_> {
@@ -120,7 +130,11 @@ impl FoundRows<'_> {
             return;
         };
         *first = end.to_le_bytes();
-        for (row, place) in self.rows.iter().zip(ends) {
+        for (found, place) in self.rows.iter().zip(ends) {
+            let row = match *found {
+                Found::InVersion(row) => row,
+                Found::Fresh(begin, end) => self.fresh.get(begin..end).unwrap_or_default(),
+            };
             let Some((own, left)) = values.split_at_mut_checked(row.len()) else {
                 return;
             };
@@ -139,31 +153,58 @@ impl Table {
     }
 
     /// Finds `keys` (n) and where their rows lie, as they are stored; sets the bits of those that are there in `found` (⌈n/8⌉ bytes;
-    /// key i is bit i mod 8, lowest first, of byte i / 8).
-    pub fn find_rows(&self, keys: &[u64], found: &mut [u8]) -> FoundRows<'_> {
+    /// key i is bit i mod 8, lowest first, of byte i / 8). Fresh rows are copied: where there are any, it
+    /// ends early once the rows have more than `bytes_max`, and is not to be written then.
+    pub fn find_rows(&self, keys: &[u64], found: &mut [u8], bytes_max: u64) -> FoundRows<'_> {
         debug_assert_eq!(found.len(), keys.len().div_ceil(8), "length of found");
         found.fill(0);
         let default_row = self.default_row().unwrap_or_default();
-        let (mut rows, mut hits, mut bytes) = (Vec::with_capacity(keys.len()), 0, 0);
+        let now = self.view.as_ref().and_then(overlay::View::now);
+        let mut all = FoundRows {
+            rows: Vec::with_capacity(keys.len()),
+            fresh: Vec::new(),
+            hits: 0,
+            bytes: 0,
+        };
+        let mut scratch = Vec::new();
         for keys in keys.chunks(BLOCK) {
+            let candidates = now.as_ref().map_or(0, |now| now.candidates(keys));
             self.prefetch_slots(keys);
-            for &key in keys {
-                let row = self.row(key);
-                // Its bytes are read when they are copied.
-                if let Some(first) = row.and_then(|row| row.first()) {
-                    prefetch(first);
-                }
-                let at = rows.len();
+            for (place, &key) in keys.iter().enumerate() {
+                let said = match &now {
+                    Some(now) if candidates >> place & 1 == 1 => now.said(key, &mut scratch),
+                    _ => Said::Nothing,
+                };
+                let row = match said {
+                    Said::Nothing => self.row(key).map(Found::InVersion),
+                    Said::Removed => None,
+                    Said::Row(row) => {
+                        let begin = all.fresh.len();
+                        all.fresh.extend_from_slice(row);
+                        Some(Found::Fresh(begin, all.fresh.len()))
+                    }
+                };
+                let at = all.rows.len();
                 if let (Some(_), Some(bits)) = (row, found.get_mut(at / 8)) {
                     *bits |= 1 << (at % 8);
-                    hits += 1;
+                    all.hits += 1;
                 }
-                let row = row.unwrap_or(default_row);
-                bytes += row.len() as u64;
-                rows.push(row);
+                let row = row.unwrap_or(Found::InVersion(default_row));
+                all.bytes += match row {
+                    Found::InVersion(row) => {
+                        // Its bytes are read when they are copied.
+                        row.first().into_iter().for_each(prefetch);
+                        row.len() as u64
+                    }
+                    Found::Fresh(begin, end) => (end - begin) as u64,
+                };
+                all.rows.push(row);
+                if now.is_some() && all.bytes > bytes_max {
+                    return all;
+                }
             }
         }
-        FoundRows { rows, hits, bytes }
+        all
     }
 
     /// What a row has in each column. `numbers` has [`Table::dim`] places, to which those of its columns are written.

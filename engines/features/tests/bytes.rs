@@ -35,7 +35,7 @@ fn varying() -> Schema {
 /// What `find_rows` answers, as rows.
 fn rows_of(table: &Table, keys: &[u64]) -> (Vec<Vec<u8>>, Vec<u8>) {
     let mut found = vec![0xff; keys.len().div_ceil(8)];
-    let rows = table.find_rows(keys, &mut found);
+    let rows = table.find_rows(keys, &mut found, u64::MAX);
     let (mut offsets, mut values) = (vec![7; (keys.len() + 1) * 4], vec![7; rows.bytes() as usize]);
     rows.write(&mut offsets, &mut values);
     let bits: usize = found.iter().map(|bits| bits.count_ones() as usize).sum();

@@ -25,12 +25,13 @@ impl<'c> Varying<'c> {
     ) -> Result<Varying<'c>, Status> {
         let mut found = vec![0; keys.len().div_ceil(8)];
         let begun = table.begin();
-        let rows = table.find_rows(keys, &mut found);
+        let limit = limit.min(u32::MAX as usize);
+        let rows = table.find_rows(keys, &mut found, limit as u64);
         let rows_bytes = usize::try_from(rows.bytes()).unwrap_or(usize::MAX);
         *bytes = bytes
             .saturating_add(rows_bytes)
             .saturating_add((keys.len() + 1) * size_of::<u32>());
-        check_bytes(*bytes, limit.min(u32::MAX as usize))?;
+        check_bytes(*bytes, limit)?;
         table.count(begun, keys.len(), rows.hits());
         let copied = None;
         Ok(Varying { found, rows, copied })

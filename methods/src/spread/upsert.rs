@@ -79,6 +79,12 @@ impl Content {
                 call.table
             ));
         }
+        if call.rows.is_some() {
+            return wrong(format!(
+                "key \"rows\": table {:?} is on several servers, and rows of bytes are written by one server alone; send `values`",
+                call.table
+            ));
+        }
         let table = catalog.tables.get(call.table.as_ref());
         let hashed = |keys: Option<Vec<u64>>, texts: Option<Vec<Cow<'_, [u8]>>>| match (table, &texts) {
             (Some(table), _) => keys_of(table, keys, texts),

@@ -14,10 +14,14 @@ schema! {
         keys: Optional<Block<u64>>,
         /// Keys of a table whose keys are texts.
         texts: Optional<List<Bytes>>,
-        /// The columns that `values` has, in this order; all of the table when absent. The others stay as the row has them, or as the default row.
+        /// The columns that `values` or `rows` has, in this order; all of the table when absent. The others stay as the row has them, or as the default row.
         columns: OrDefault<List<Text>>,
         /// The rows' numbers, in the order of the keys: n × dim of those columns.
         values: OrDefault<Block<f32>>,
+        /// In place of `values`, and all that columns of bytes take: the rows' bytes as they are stored, in the order of the keys, as a lookup of type "u8" answers them.
+        rows: Optional<Bytes>,
+        /// Of rows that vary in length, n + 1: row i is rows[offsets[i]..offsets[i + 1]].
+        offsets: Optional<Block<u32>>,
         /// Keys to remove, after the rows are written.
         remove: Optional<Block<u64>>,
         /// The same of a table whose keys are texts.
@@ -83,6 +87,12 @@ fn fits(call: &Call<'_>) -> Read<()> {
         || [&call.texts, &call.remove_texts]
             .iter()
             .any(|texts| texts.is_some());
+    if call.rows.is_some() && !call.values.is_empty() {
+        return Err(PayloadError::invalid("given", "no `rows` beside `values`".to_owned()).under("rows"));
+    }
+    if call.offsets.is_some() && call.rows.is_none() {
+        return Err(PayloadError::missing("rows", Bytes::expected()));
+    }
     match (&call.missed, has_keys || call.copy.is_some()) {
         (None, _) if !has_keys => Err(PayloadError::missing("keys", Block::<u64>::expected())),
         (Some(_), true) => {

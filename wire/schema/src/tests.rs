@@ -173,6 +173,8 @@ fn upserts_round_trip_and_need_keys() {
         texts: Some(vec![Cow::Borrowed(b"drama")]),
         columns: vec!["a".into()],
         values: vec![1.5],
+        rows: None,
+        offsets: None,
         remove: Some(vec![7]),
         remove_texts: None,
         copy: None,
@@ -183,8 +185,23 @@ fn upserts_round_trip_and_need_keys() {
         json,
         r#"{"table":"t","texts":[[100,114,97,109,97]],"columns":["a"],"values":[1.5],"remove":[7]}"#
     );
+    let of_bytes = features_upsert::Call {
+        keys: Some(vec![1, 2]),
+        texts: None,
+        values: vec![],
+        rows: Some(Cow::Borrowed(b"ab\0")),
+        offsets: Some(vec![0, 0, 3]),
+        ..call
+    };
+    let json = round_trip::<features_upsert::Call<'_>>(&of_bytes);
+    assert_eq!(
+        json,
+        r#"{"table":"t","keys":[1,2],"columns":["a"],"rows":[97,98,0],"offsets":[0,0,3],"remove":[7]}"#
+    );
     for refused in [
         r#"{"table":"t"}"#,
+        r#"{"table":"t","keys":[1],"values":[1],"rows":"a"}"#,
+        r#"{"table":"t","keys":[1],"offsets":[0,1]}"#,
         r#"{"table":"t","keys":[1],"texts":["a"]}"#,
         r#"{"table":"t","remove":[1],"remove_texts":["a"]}"#,
         r#"{"table":"t","keys":[1],"missed":{"nodes":["b"],"sequence":1,"lease_ms":1}}"#,

@@ -6,14 +6,21 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use super::heap::{Heap, words_of};
 use super::index::Entry;
 use super::stamp::Stamp;
+use super::stored::VARYING;
 use crate::prefetch::prefetch;
+use crate::schema::ROW_BYTES_MAX;
 
 /// Words before the row: version, key, sequence; and of a stamp, where cells have one.
 const HEAD_WORDS: usize = 3;
 const STAMP_WORDS: usize = 2;
-const WORD_BYTES: usize = size_of::<u64>();
+pub(super) const WORD_BYTES: usize = size_of::<u64>();
+/// In place of a row that varies in length: where it begins in the heap, and in the lowest bits its length.
+const PLACE_WORDS: usize = 1;
+const LENGTH_BITS: u32 = 20;
+const _: () = assert!(ROW_BYTES_MAX < 1 << LENGTH_BITS);
 const LINE_WORDS: usize = 64 / WORD_BYTES;
 /// About the memory that is made at a time.
 const CHUNK_BYTES: usize = 1 << 16;
@@ -32,6 +39,8 @@ pub(super) struct Cells {
     row_bytes: usize,
     stamp_words: usize,
     words: usize,
+    /// The rows, where they vary in length.
+    heap: Heap,
     /// Cells of a chunk, as a power of two.
     chunk_bits: u32,
     chunks: Box<[OnceLock<Chunk>]>,
@@ -52,15 +61,21 @@ pub(super) struct Copied {
 }
 
 impl Cells {
-    pub fn new(row_bytes: usize, has_stamps: bool, count: usize) -> Cells {
+    /// As many cells as `count`, of rows of so many bytes; where these vary, with room for as many words of them as `heap_words`.
+    pub fn new(row_bytes: usize, has_stamps: bool, count: usize, heap_words: usize) -> Cells {
         let stamp_words = if has_stamps { STAMP_WORDS } else { 0 };
-        let words = HEAD_WORDS + stamp_words + row_bytes.div_ceil(WORD_BYTES);
+        let row_words = match row_bytes {
+            VARYING => PLACE_WORDS,
+            bytes => bytes.div_ceil(WORD_BYTES),
+        };
+        let words = HEAD_WORDS + stamp_words + row_words;
         let fitting = (CHUNK_BYTES / (words * WORD_BYTES)).max(1);
         let chunk_bits = fitting.ilog2();
         Cells {
             row_bytes,
             stamp_words,
             words,
+            heap: Heap::new(if row_bytes == VARYING { heap_words } else { 0 }),
             chunk_bits,
             chunks: (0..count.div_ceil(1 << chunk_bits))
                 .map(|_| OnceLock::new())
@@ -86,9 +101,9 @@ impl Cells {
         lines.take(2).filter_map(<[_]>::first).for_each(prefetch);
     }
 
-    /// Copies a cell: its row too where the key is the `wanted` one, as far as `row` reaches. Nothing where none was ever.
+    /// Copies a cell: its row too where the key is the `wanted` one. Nothing where none was ever.
     #[inline]
-    pub fn copy(&self, number: u32, wanted: Option<u64>, row: &mut [u8]) -> Option<Copied> {
+    pub fn copy(&self, number: u32, wanted: Option<u64>, row: &mut Vec<u8>) -> Option<Copied> {
         let [version, key, sequence, rest @ ..] = self.cell(number)? else {
             return None;
         };
@@ -97,7 +112,7 @@ impl Cells {
         let key = key.load(Ordering::Relaxed);
         let is_row = version & REMOVED == 0;
         if is_row && wanted == Some(key) {
-            copy_row(words, row);
+            self.copy_row(words, row);
         }
         Some(Copied {
             number,
@@ -128,7 +143,7 @@ impl Cells {
             word.store(of_stamp, Ordering::Relaxed);
         }
         if let Some(row) = &entry.row {
-            write_row(words, row.as_ref());
+            self.write_row(words, row.as_ref());
         }
         let removed = if entry.row.is_some() { 0 } else { REMOVED };
         let time = entry.written_ms.min(TIME_MAX) << TIME_SHIFT;
@@ -149,6 +164,58 @@ impl Cells {
         for (to, from) in to_head.iter().zip(head).chain(to_row.iter().zip(row)) {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
         }
+        if self.row_bytes == VARYING && from.heap_words_of(other) > 0 {
+            let mut whole = Vec::new();
+            from.copy_row(row, &mut whole);
+            self.write_row(to_row, &whole);
+        }
+    }
+
+    #[inline]
+    fn copy_row(&self, words: &[AtomicU64], row: &mut Vec<u8>) {
+        if self.row_bytes != VARYING {
+            row.resize(self.row_bytes, 0);
+            return copy_row(words, row);
+        }
+        let place = words.first().map_or(0, |word| word.load(Ordering::Relaxed));
+        // A torn one may say anything.
+        row.resize(length_in(place).min(ROW_BYTES_MAX), 0);
+        self.heap.copy((place >> LENGTH_BITS) as usize, row);
+    }
+
+    fn write_row(&self, words: &[AtomicU64], row: &[u8]) {
+        if self.row_bytes != VARYING {
+            return write_row(words, row);
+        }
+        let place = (self.heap.append(row) as u64) << LENGTH_BITS | row.len() as u64;
+        if let Some(word) = words.first() {
+            word.store(place, Ordering::Relaxed);
+        }
+    }
+
+    /// Words that the row of a cell takes in the heap. The writer's.
+    pub fn heap_words_of(&self, number: u32) -> usize {
+        let place = self.cell(number).and_then(|cell| {
+            let is_row = cell.first()?.load(Ordering::Relaxed) & REMOVED == 0;
+            cell.get(HEAD_WORDS + self.stamp_words).filter(|_| is_row)
+        });
+        match place.filter(|_| self.row_bytes == VARYING) {
+            Some(place) => length_in(place.load(Ordering::Relaxed)).div_ceil(WORD_BYTES),
+            None => 0,
+        }
+    }
+
+    /// Words that a row would take there.
+    pub fn heap_words(&self, row: &[u8]) -> usize {
+        if self.row_bytes == VARYING {
+            words_of(row)
+        } else {
+            0
+        }
+    }
+
+    pub fn heap(&self) -> &Heap {
+        &self.heap
     }
 
     /// A cell that is about to be written.
@@ -205,8 +272,12 @@ fn read_stamp(words: &[AtomicU64]) -> Stamp {
     }
 }
 
+fn length_in(place: u64) -> usize {
+    (place & ((1 << LENGTH_BITS) - 1)) as usize
+}
+
 #[inline]
-fn copy_row(words: &[AtomicU64], row: &mut [u8]) {
+pub(super) fn copy_row(words: &[AtomicU64], row: &mut [u8]) {
     let (whole, rest) = row.as_chunks_mut();
     for (place, word) in whole.iter_mut().zip(words) {
         *place = word.load(Ordering::Relaxed).to_le_bytes();
@@ -217,7 +288,7 @@ fn copy_row(words: &[AtomicU64], row: &mut [u8]) {
     }
 }
 
-fn write_row(words: &[AtomicU64], row: &[u8]) {
+pub(super) fn write_row(words: &[AtomicU64], row: &[u8]) {
     for (word, bytes) in words.iter().zip(row.chunks(WORD_BYTES)) {
         let mut whole = [0; WORD_BYTES];
         whole

@@ -14,9 +14,10 @@ use millpond_wal::{Error, Failure, Log, Pending, Queue, Reply, next_group};
 
 use super::State;
 use super::compact::Compaction;
-use super::index::{Entry, Writer};
+use super::index::{Entry, Index, Writer};
 use super::record::{Said, Written};
 use super::stamp::Stamp;
+use super::stored::{self, StoredRows, VARYING};
 use super::upsert::{Job, Upsert, UpsertError, Upserted};
 
 /// A group is cut here, so that the first upsert of a long queue does not wait for all of it.
@@ -176,9 +177,11 @@ impl Committer {
         let kept: Vec<bool> = upsert.keys.iter().map(&mut is_older).collect();
         upsert.remove.retain(&mut is_older);
         if kept.contains(&false) {
-            let rows = upsert.rows.chunks_exact(self.row_bytes.max(1)).zip(&kept);
-            let rows = rows.filter(|(_, is_kept)| **is_kept).flat_map(|(row, _)| row);
-            upsert.rows = rows.copied().collect();
+            let (mut left, rows) = (Vec::new(), StoredRows::new(self.row_bytes, &upsert.rows));
+            for (row, _) in rows.zip(&kept).filter(|(_, is_kept)| **is_kept) {
+                stored::push(self.row_bytes, row, &mut left);
+            }
+            upsert.rows = left;
             let mut kept = kept.iter();
             upsert.keys.retain(|_| kept.next() == Some(&true));
         }
@@ -189,15 +192,28 @@ impl Committer {
     fn space_for(&mut self, upsert: &Upsert, more: u64) -> Result<u64, UpsertError> {
         let entry_bytes = self.state.index.entry_bytes();
         let keys = || upsert.keys.iter().chain(&upsert.remove);
-        let most = entry_bytes.saturating_mul(keys().count() as u64);
+        // Rows of some columns are none of these.
+        let row_bytes = self.row_bytes;
+        let rows = || {
+            let rows = StoredRows::new(row_bytes, &upsert.rows).filter(|_| row_bytes == VARYING);
+            rows.map(|row| Index::row_bytes(row.len()))
+        };
+        let most = entry_bytes.saturating_mul(keys().count() as u64) + rows().sum::<u64>();
         let bytes = |committer: &Committer| committer.state.index.bytes().saturating_add(more);
         // Those that are there matter only where space is short.
         if bytes(self).saturating_add(most) <= self.bytes_max {
             return Ok(most);
         }
         self.sweep_whole();
-        let new = keys().filter(|key| self.writer.get(**key).is_none()).count();
-        let needed = entry_bytes.saturating_mul(new as u64);
+        let mut rows = rows();
+        let grown = |key| {
+            let row = rows.next().unwrap_or_default();
+            match self.writer.row_bytes_of(key) {
+                Some(before) => row.saturating_sub(before),
+                None => entry_bytes + row,
+            }
+        };
+        let needed = keys().copied().map(grown).sum();
         match needed > 0 && bytes(self).saturating_add(needed) > self.bytes_max {
             true => Err(UpsertError::Full {
                 bytes: bytes(self),
@@ -273,7 +289,7 @@ impl Committer {
                 rows
             }
         };
-        for (&key, row) in upsert.keys.iter().zip(rows.chunks_exact(self.row_bytes.max(1))) {
+        for (&key, row) in upsert.keys.iter().zip(StoredRows::new(self.row_bytes, &rows)) {
             ahead.insert(key, Some(row.to_vec()));
         }
         ahead.extend(upsert.remove.iter().map(|key| (*key, None)));

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::{ArcSwap, Guard};
 
+use super::cells::WORD_BYTES;
+use super::heap::CHUNK_WORDS;
 use super::slots::{GROUP, Slots, Spot};
 use super::stamp::Stamp;
 use crate::hash::hash;
@@ -64,6 +66,8 @@ impl Entry<()> {
 pub(crate) struct Index {
     slots: ArcSwap<Slots>,
     entries: AtomicU64,
+    /// Of rows that vary in length.
+    row_words: AtomicU64,
 }
 
 /// The places that readers have. Entries change meanwhile, until the index has others.
@@ -83,12 +87,18 @@ pub(crate) struct Writer {
 }
 
 impl Index {
-    /// Without an entry, and the one writer it has. Rows have so many bytes.
+    /// Without an entry, and the one writer it has. Rows have so many bytes, or each its own where these are
+    /// [`VARYING`](super::stored::VARYING).
     pub(crate) fn new(row_bytes: usize) -> (Arc<Index>, Writer) {
-        let slots = Arc::new(Slots::new((row_bytes, false), HOMES_MIN, TAIL, RESTING + 1));
+        let slots = Arc::new(Slots::new(
+            (row_bytes, false),
+            (HOMES_MIN, TAIL),
+            (RESTING + 1, CHUNK_WORDS),
+        ));
         let index = Arc::new(Index {
             slots: ArcSwap::new(Arc::clone(&slots)),
             entries: AtomicU64::new(0),
+            row_words: AtomicU64::new(0),
         });
         let writer = Writer {
             index: Arc::clone(&index),
@@ -108,12 +118,18 @@ impl Index {
 
     /// Memory that they take.
     pub(crate) fn bytes(&self) -> u64 {
-        self.len().saturating_mul(self.entry_bytes())
+        let rows = self.row_words.load(Ordering::Relaxed) * WORD_BYTES as u64;
+        self.len().saturating_mul(self.entry_bytes()).saturating_add(rows)
     }
 
-    /// Memory that one takes, a row or a removal.
+    /// Memory that one takes, a row or a removal, beside a row that varies in length.
     pub(crate) fn entry_bytes(&self) -> u64 {
         self.slots.load().cells.cell_bytes() + PLACE_BYTES
+    }
+
+    /// Memory beside it of such a row of so many bytes.
+    pub(crate) fn row_bytes(bytes: usize) -> u64 {
+        bytes.next_multiple_of(WORD_BYTES) as u64
     }
 
     #[inline]
@@ -128,17 +144,33 @@ impl Writer {
         self.slots.head(key, hash(key))
     }
 
-    pub(crate) fn put<R: AsRef<[u8]>>(&mut self, entry: &Entry<R>) {
-        if entry.stamp.is_some() && !self.slots.cells.has_stamps() {
-            // From the first one on that has a stamp, all cells have room for one.
-            self.move_all(true, None::<&Entry<R>>);
+    /// Memory beside the entry of what was written of a key last, where rows vary in length; nothing where nothing was.
+    pub(crate) fn row_bytes_of(&self, key: u64) -> Option<u64> {
+        match self.slots.spot(key, hash(key)) {
+            Spot::There(place) => {
+                let cell = self.slots.number_at(place).checked_sub(1)?;
+                Some((self.slots.cells.heap_words_of(cell) * WORD_BYTES) as u64)
+            }
+            _ => None,
         }
+    }
+
+    pub(crate) fn put<R: AsRef<[u8]>>(&mut self, entry: &Entry<R>) {
+        let (cells, row) = (&self.slots.cells, entry.row.as_ref());
+        let words = row.map_or(0, |row| cells.heap_words(row.as_ref()));
+        // From the first one on that has a stamp, all cells have room for one.
+        if entry.stamp.is_some() && !cells.has_stamps() || !cells.heap().has_room(words) {
+            self.move_all(entry.stamp.is_some(), words, None::<&Entry<R>>);
+        }
+        self.index.row_words.fetch_add(words as u64, Ordering::Relaxed);
         let hash = hash(entry.key);
         match self.slots.spot(entry.key, hash) {
             Spot::There(place) => {
                 let cell = self.free_cell();
                 self.slots.cells.write(cell, entry);
-                self.left.extend(self.slots.replace(place, cell));
+                if let Some(cell) = self.slots.replace(place, cell) {
+                    self.leave(cell);
+                }
             }
             spot => {
                 // Counted first: a reader that sees the count looks, and one that does not finds the entry the next time.
@@ -152,7 +184,7 @@ impl Writer {
                         self.slots.cells.write(cell, entry);
                         self.led += self.slots.occupy(place, hash, cell);
                     }
-                    _ => self.move_all(false, Some(entry)),
+                    _ => self.move_all(false, words, Some(entry)),
                 }
             }
         }
@@ -171,15 +203,24 @@ impl Writer {
         })
     }
 
-    /// Moves everything to as many places as it needs, and one entry more there.
-    fn move_all<R: AsRef<[u8]>>(&mut self, has_stamps: bool, more: Option<&Entry<R>>) {
+    /// No place names a cell any more.
+    fn leave(&mut self, cell: u32) {
+        let words = self.slots.cells.heap_words_of(cell) as u64;
+        self.index.row_words.fetch_sub(words, Ordering::Relaxed);
+        self.left.push_back(cell);
+    }
+
+    /// Moves everything to as many places as it needs, and one entry more there. There is room for a row of `words` then.
+    fn move_all<R: AsRef<[u8]>>(&mut self, has_stamps: bool, words: usize, more: Option<&Entry<R>>) {
         let entries = usize::try_from(self.index.len()).unwrap_or(usize::MAX);
         let homes = entries.saturating_mul(2).div_ceil(GROUP).max(HOMES_MIN);
+        let row_words = self.index.row_words.load(Ordering::Relaxed) as usize;
+        let heap_words = (row_words + words) * 2 + CHUNK_WORDS;
         let mut tail = TAIL;
         loop {
             let cells = &self.slots.cells;
             let kind = (cells.row_bytes(), has_stamps || cells.has_stamps());
-            let slots = Slots::new(kind, homes, tail, RESTING + 1);
+            let slots = Slots::new(kind, (homes, tail), (RESTING + 1, heap_words));
             if let Some(cells) = moved(&slots, &self.slots, more) {
                 self.led = 0;
                 self.cells = cells;
@@ -207,13 +248,16 @@ impl Writer {
                 continue;
             }
             if let Some(cell) = self.slots.empty(place) {
-                self.left.push_back(cell);
+                self.leave(cell);
                 self.index.entries.fetch_sub(1, Ordering::Release);
                 count += 1;
             }
         }
-        if count > 0 && self.cells > LEFT_MIN && self.index.len() < u64::from(self.cells / 4) {
-            self.move_all(false, None::<&Entry>);
+        let has_few = self.cells > LEFT_MIN && self.index.len() < u64::from(self.cells / 4);
+        let heap_used = self.slots.cells.heap().used();
+        let row_words = self.index.row_words.load(Ordering::Relaxed) as usize;
+        if count > 0 && (has_few || heap_used > LEFT_MIN as usize * WORD_BYTES && row_words < heap_used / 4) {
+            self.move_all(false, 0, None::<&Entry>);
         }
         (count, (end < last).then_some(end))
     }

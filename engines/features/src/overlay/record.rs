@@ -7,12 +7,14 @@ use millpond_wal::{Body, Fault, Format};
 use xxhash_rust::xxh3::xxh3_64;
 
 use super::stamp::Stamp;
+use super::stored::{self, StoredRows, VARYING};
 use crate::schema::Schema;
 
 const KIND_UPSERT: u8 = 1;
 const KIND_FOLDED: u8 = 2;
 const KIND_EXPIRED: u8 = 3;
 const KIND_STAMPED: u8 = 4;
+const KIND_VARYING: u8 = 5;
 const KIND_KEPT: u8 = 6;
 /// Before what is kept.
 const KEPT_HEADER_BYTES: usize = 20;
@@ -30,7 +32,14 @@ pub(crate) static FORMAT: Format = Format {
     version: 1,
     body_bytes_min: MARK_BYTES,
     body_bytes_max: KEPT_HEADER_BYTES + UPSERT_BYTES_MAX + UPSERT_HEADER_BYTES + Stamp::BYTES,
-    kinds: &[KIND_UPSERT, KIND_FOLDED, KIND_EXPIRED, KIND_STAMPED, KIND_KEPT],
+    kinds: &[
+        KIND_UPSERT,
+        KIND_FOLDED,
+        KIND_EXPIRED,
+        KIND_STAMPED,
+        KIND_VARYING,
+        KIND_KEPT,
+    ],
     check: |kind, body| decode(kind, body).map(drop),
     number: "history",
     first_number: 0,
@@ -47,10 +56,11 @@ pub(crate) enum Said<'a> {
         stamp: Stamp,
         /// [`layout_of`] the table.
         layout: u64,
+        /// [`VARYING`] where rows vary in length.
         row_bytes: u32,
         /// Little-endian: those of the rows, then those that are removed.
         keys: &'a [u8],
-        /// As stored, one behind the other.
+        /// As stored, one behind the other ([`StoredRows`]).
         rows: &'a [u8],
     },
     /// All up to this sequence is in a version that serves.
@@ -78,6 +88,7 @@ pub(crate) struct Written<'a> {
 impl Body for Written<'_> {
     fn kind(&self) -> u8 {
         match self.said {
+            _ if self.has_varying_rows() => KIND_VARYING,
             Said::Upsert { stamp, .. } if stamp.is_some() => KIND_STAMPED,
             Said::Upsert { .. } => KIND_UPSERT,
             Said::Folded { .. } => KIND_FOLDED,
@@ -95,7 +106,11 @@ impl Body for Written<'_> {
             Said::Upsert {
                 stamp, keys, rows, ..
             } => {
-                let stamp_bytes = if stamp.is_some() { Stamp::BYTES } else { 0 };
+                let stamp_bytes = if stamp.is_some() || self.has_varying_rows() {
+                    Stamp::BYTES
+                } else {
+                    0
+                };
                 UPSERT_HEADER_BYTES + stamp_bytes + keys.len() + rows.len()
             }
             Said::Kept { body, .. } => KEPT_HEADER_BYTES + body.len(),
@@ -115,10 +130,14 @@ impl Body for Written<'_> {
             } => {
                 out.extend_from_slice(&time_ms.to_le_bytes());
                 out.extend_from_slice(&layout.to_le_bytes());
+                let row_count = StoredRows::new(row_bytes as usize, rows).count();
+                let row_bytes = match self.has_varying_rows() {
+                    true => rows.len() as u32,
+                    false => row_bytes,
+                };
                 out.extend_from_slice(&row_bytes.to_le_bytes());
-                let row_count = rows.len().checked_div(row_bytes as usize).unwrap_or_default();
                 out.extend_from_slice(&(row_count as u64).to_le_bytes());
-                if stamp.is_some() {
+                if stamp.is_some() || self.has_varying_rows() {
                     out.extend_from_slice(&stamp.time.to_le_bytes());
                     out.extend_from_slice(&stamp.origin.to_le_bytes());
                 }
@@ -148,6 +167,13 @@ impl Body for Written<'_> {
                 out.extend_from_slice(body);
             }
         }
+    }
+}
+
+impl Written<'_> {
+    /// Removals alone are those of any table.
+    fn has_varying_rows(&self) -> bool {
+        matches!(self.said, Said::Upsert { row_bytes, rows, .. } if row_bytes as usize == VARYING && !rows.is_empty())
     }
 }
 
@@ -195,7 +221,8 @@ impl<'a> Said<'a> {
         let (mut keys, mut rows) = (Vec::new(), Vec::new());
         for (key, row) in self.changes().filter(|(key, _)| is_in_force(*key)) {
             keys.extend_from_slice(&key.to_le_bytes());
-            rows.extend_from_slice(row.unwrap_or_default());
+            row.into_iter()
+                .for_each(|row| stored::push(row_bytes as usize, row, &mut rows));
         }
         let said = Said::Upsert {
             time_ms,
@@ -219,10 +246,10 @@ impl<'a> Said<'a> {
                 rows,
                 row_bytes,
                 ..
-            } => (keys, rows, (row_bytes as usize).max(1)),
-            _ => (&[][..], &[][..], 1),
+            } => (keys, rows, row_bytes as usize),
+            _ => (&[][..], &[][..], VARYING),
         };
-        let mut rows = rows.chunks_exact(row_bytes);
+        let mut rows = StoredRows::new(row_bytes, rows);
         keys.as_chunks()
             .0
             .iter()
@@ -236,7 +263,7 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
     if kind == KIND_KEPT {
         return decode_kept(body);
     }
-    if !matches!(kind, KIND_UPSERT | KIND_STAMPED) {
+    if !matches!(kind, KIND_UPSERT | KIND_STAMPED | KIND_VARYING) {
         let (Some(time_ms), Some(what), MARK_BYTES) = (u64_at(body, 0), u64_at(body, 8), body.len()) else {
             return malformed(format!("{} bytes, expected {MARK_BYTES}", body.len()));
         };
@@ -255,14 +282,17 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
         return malformed(format!("{} bytes, too few for an upsert", body.len()));
     };
     let (stamp, rest) = match kind {
-        KIND_STAMPED => stamp_of(rest)?,
+        KIND_STAMPED | KIND_VARYING => stamp_of(rest, kind == KIND_VARYING)?,
         _ => (Stamp::default(), rest),
     };
     let (time_ms, layout) = (u64_at(header, 0), u64_at(header, 8));
     let row_bytes = header.get(16..20).and_then(<[u8]>::first_chunk);
     let row_bytes = row_bytes.map_or(0, |bytes| u32::from_le_bytes(*bytes));
     let row_count = u64_at(header, 20).unwrap_or_default();
-    let rows_bytes = row_count.checked_mul(row_bytes.into());
+    let rows_bytes = match kind {
+        KIND_VARYING => Some(row_bytes.into()),
+        _ => row_count.checked_mul(row_bytes.into()),
+    };
     let keys_bytes = rows_bytes.and_then(|bytes| (rest.len() as u64).checked_sub(bytes));
     let fits =
         |keys: &u64| keys.is_multiple_of(KEY_BYTES as u64) && keys / KEY_BYTES as u64 >= row_count.max(1);
@@ -273,6 +303,14 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
         ));
     };
     let (keys, rows) = rest.split_at_checked(keys_bytes as usize).unwrap_or_default();
+    let row_bytes = if kind == KIND_VARYING {
+        VARYING as u32
+    } else {
+        row_bytes
+    };
+    if kind == KIND_VARYING && stored::count(VARYING, rows) != Some(row_count) {
+        return malformed(format!("{} bytes that are not {row_count} rows", rows.len()));
+    }
     Ok(Said::Upsert {
         time_ms: time_ms.unwrap_or_default(),
         stamp,
@@ -283,8 +321,8 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
     })
 }
 
-/// A stamp, and what follows it.
-fn stamp_of(body: &[u8]) -> Result<(Stamp, &[u8]), Fault> {
+/// A stamp, which may be left out by zeros, and what follows it.
+fn stamp_of(body: &[u8], may_be_zeros: bool) -> Result<(Stamp, &[u8]), Fault> {
     let (Some(time), Some(origin)) = (u64_at(body, 0), u64_at(body, 8)) else {
         return Err(Fault::Malformed(format!(
             "{} bytes behind the header, too few for a stamp",
@@ -293,7 +331,7 @@ fn stamp_of(body: &[u8]) -> Result<(Stamp, &[u8]), Fault> {
     };
     let stamp = Stamp { time, origin };
     match body.get(Stamp::BYTES..) {
-        Some(rest) if stamp.is_some() => Ok((stamp, rest)),
+        Some(rest) if stamp.is_some() || may_be_zeros => Ok((stamp, rest)),
         _ => Err(Fault::Malformed("a stamp of zeros".to_owned())),
     }
 }
@@ -399,6 +437,42 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_vary_in_length_lie_behind_their_lengths() {
+        let keys = [7_u64, 8, 9].map(u64::to_le_bytes).concat();
+        let mut rows = Vec::new();
+        stored::push(VARYING, b"row", &mut rows);
+        stored::push(VARYING, b"", &mut rows);
+        let said = |rows| Said::Upsert {
+            time_ms: 0x0102,
+            stamp: Stamp::default(),
+            layout: 0x0304,
+            row_bytes: VARYING as u32,
+            keys: &keys,
+            rows,
+        };
+        let (kind, body) = encoded(said(&rows));
+        assert_eq!(kind, 5);
+        assert_eq!(&body[16..28], b"\x0b\0\0\0\x02\0\0\0\0\0\0\0");
+        assert_eq!(&body[28..44], &[0; 16]);
+        assert_eq!(&body[44..68], &keys);
+        assert_eq!(&body[68..], b"\x03\0\0\0row\0\0\0\0");
+        let decoded = decode(kind, &body).unwrap();
+        assert_eq!(decoded, said(&rows));
+        let changes: Vec<_> = decoded.changes().collect();
+        assert_eq!(changes, [(7, Some(&b"row"[..])), (8, Some(b"")), (9, None)]);
+        for (at, byte) in [(16, 12), (16, 3), (20, 1), (20, 3), (68, 4), (68, 0)] {
+            let mut body = body.clone();
+            body[at] = byte;
+            assert!(
+                matches!(decode(5, &body), Err(Fault::Malformed(_))),
+                "{at} {byte}"
+            );
+        }
+        // Removals alone are those of any table.
+        assert_eq!(encoded(said(b"")).0, 1);
+    }
+
+    #[test]
     fn what_does_not_add_up_is_malformed() {
         let keys = 7_u64.to_le_bytes();
         let (_, body) = encoded(Said::Upsert {
@@ -487,9 +561,10 @@ mod tests {
                 body[21..28].fill(0);
             }
             if let Some((said, _)) = decode(kind, &body).ok().and_then(|said| said.upserted(0)) {
-                let rows = said.changes().filter(|(_, row)| row.is_some()).count();
                 let Said::Upsert { row_bytes, rows: bytes, .. } = said else { return Ok(()) };
-                prop_assert_eq!(rows * row_bytes as usize, bytes.len());
+                let length_bytes = if row_bytes as usize == VARYING { stored::LENGTH_BYTES } else { 0 };
+                let rows = said.changes().filter_map(|(_, row)| row);
+                prop_assert_eq!(rows.map(|row| row.len() + length_bytes).sum::<usize>(), bytes.len());
             }
         }
     }

@@ -40,12 +40,12 @@ pub(super) enum Spot {
 }
 
 impl Slots {
-    /// Of cells with rows of so many bytes. `cells_beside` is how many cells there may be beside one for each place.
+    /// Of cells with rows of so many bytes. `beside` is how many cells there may be beside one for each place, and how many words
+    /// rows may take that vary in length.
     pub(super) fn new(
         (row_bytes, has_stamps): (usize, bool),
-        homes: usize,
-        tail: usize,
-        cells_beside: usize,
+        (homes, tail): (usize, usize),
+        (cells_beside, heap_words): (usize, usize),
     ) -> Slots {
         let groups = homes + tail;
         let places = groups * GROUP;
@@ -53,7 +53,7 @@ impl Slots {
             homes: homes as u64,
             tags: (0..groups).map(|_| AtomicU64::new(0)).collect(),
             numbers: (0..places).map(|_| AtomicU32::new(NO_CELL)).collect(),
-            cells: Cells::new(row_bytes, has_stamps, places + cells_beside),
+            cells: Cells::new(row_bytes, has_stamps, places + cells_beside, heap_words),
         }
     }
 
@@ -76,7 +76,7 @@ impl Slots {
         self.tags.get(group).map(|tags| tags.load(Ordering::Acquire))
     }
 
-    fn number_at(&self, place: usize) -> u32 {
+    pub(super) fn number_at(&self, place: usize) -> u32 {
         self.numbers
             .get(place)
             .map_or(NO_CELL, |number| number.load(Ordering::Acquire))
@@ -142,7 +142,7 @@ impl Slots {
         }
     }
 
-    /// The entry of a key, if there is one; its row is in the beginning of `row` then.
+    /// The entry of a key, if there is one; its row is in `row` then.
     #[inline]
     pub(crate) fn find<'r>(&self, key: u64, hash: u64, row: &'r mut Vec<u8>) -> Option<Entry<&'r [u8]>> {
         let found = self.entry(key, hash, Some(key), row)?;
@@ -181,9 +181,6 @@ impl Slots {
     #[inline]
     fn entry_at(&self, place: usize, wanted: Option<u64>, row: &mut Vec<u8>) -> Option<Entry<()>> {
         let named = self.numbers.get(place)?;
-        if wanted.is_some() {
-            row.resize(self.cells.row_bytes(), 0);
-        }
         loop {
             let number = named.load(Ordering::Acquire);
             let copied = self.cells.copy(number.checked_sub(1)?, wanted, row)?;

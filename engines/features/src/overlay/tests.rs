@@ -13,6 +13,7 @@ use super::*;
 use crate::schema::{Column, NotFinite, Numbers, Schema};
 use crate::write::Writer;
 
+mod bytes;
 mod compaction;
 mod hard;
 mod stamps;
@@ -113,7 +114,8 @@ impl Bed {
         assert_eq!(next.folded(), Some(folded));
         let before = self.table.clone();
         self.table = Arc::new(next);
-        for key in 0..20 {
+        // Rows that vary in length are compared by those who have them.
+        for key in (0..20).filter(|_| !before.is_varying()) {
             assert_eq!(
                 looked_up(&self.table, key),
                 looked_up(&before, key),

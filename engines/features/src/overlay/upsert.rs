@@ -8,9 +8,10 @@ use millpond_wal::{Durability, QueueError, Work};
 
 use super::record::{UPSERT_BYTES_MAX, layout_of};
 use super::stamp::Stamp;
+use super::stored::{self, VARYING, row_bytes_of};
 use crate::error::Error;
-use crate::rows;
-use crate::schema::Schema;
+use crate::rows::{self, Reader};
+use crate::schema::{NotFinite, Numbers, ROW_BYTES_MAX, Schema};
 use crate::table::Table;
 
 /// Where columns lie in a row: offset and length of each.
@@ -101,20 +102,16 @@ impl Upsert {
     ) -> Result<Upsert, Error> {
         let schema = base.schema();
         let (named, parts) = named(schema, columns)?;
-        let row_bytes = schema.row_bytes();
-        if keys.is_empty() && remove.is_empty() {
+        if let Some(column) = named.bytes_column().filter(|_| !keys.is_empty()) {
+            let expected = format!("none, because column {:?} holds bytes; send `rows`", column.name);
             return Err(Error::argument(
-                "keys",
-                "at least one key, or one to remove",
-                "none",
+                "values",
+                expected,
+                format!("{} numbers", values.len()),
             ));
         }
-        let bytes = (keys.len().saturating_mul(row_bytes + 8)).saturating_add(remove.len().saturating_mul(8));
-        if bytes > UPSERT_BYTES_MAX {
-            let expected =
-                format!("at most {UPSERT_BYTES_MAX} bytes of rows and keys in a call; send fewer keys");
-            return Err(Error::argument("keys", expected, format!("{bytes} bytes")));
-        }
+        let rows_bytes = keys.len().saturating_mul(schema.row_bytes());
+        check_size((&keys, &remove), rows_bytes)?;
         let dim = named.dim();
         if values.len() != keys.len().saturating_mul(dim) {
             let expected = format!("{dim} for each of {} keys", keys.len());
@@ -142,6 +139,54 @@ impl Upsert {
         })
     }
 
+    /// An upsert of rows as they are stored, of all named columns or all the table's: where rows vary in length, `offsets` says where each one
+    /// begins and the last ends in `rows`, as a lookup answers them.
+    ///
+    /// # Errors
+    /// As [`Upsert::new`].
+    pub fn of_bytes(
+        base: &Arc<Table>,
+        keys: Vec<u64>,
+        columns: &[impl AsRef<str>],
+        (rows, offsets): (&[u8], Option<&[u32]>),
+        remove: Vec<u64>,
+    ) -> Result<Upsert, Error> {
+        let schema = base.schema();
+        let (named, parts) = named(schema, columns)?;
+        let row_bytes = row_bytes_of(schema);
+        let rows_bytes = match row_bytes {
+            VARYING => rows
+                .len()
+                .saturating_add(keys.len().saturating_mul(stored::LENGTH_BYTES)),
+            row_bytes => keys.len().saturating_mul(row_bytes),
+        };
+        check_size((&keys, &remove), rows_bytes)?;
+        let stored = match (row_bytes, offsets) {
+            (VARYING, offsets) => framed(keys.len(), offsets.unwrap_or_default(), rows)?,
+            (_, Some(_)) => {
+                let found = "some of a table whose rows do not vary in length";
+                return Err(Error::argument("offsets", "none", found));
+            }
+            (_, None) => {
+                let row_bytes = named.row_bytes();
+                if rows.len() != keys.len().saturating_mul(row_bytes) {
+                    let expected = format!("{row_bytes} bytes for each of {} keys", keys.len());
+                    return Err(Error::argument("rows", expected, format!("{} bytes", rows.len())));
+                }
+                check_numbers(&named, &keys, rows)?;
+                rows.to_vec()
+            }
+        };
+        Ok(Upsert {
+            keys,
+            rows: stored,
+            parts: parts.filter(|_| row_bytes != VARYING),
+            remove,
+            stamp: Stamp::default(),
+            base: Arc::clone(base),
+        })
+    }
+
     /// An upsert of rows as another server has them stored: a row for each of the first keys, and removals of the others.
     ///
     /// # Errors
@@ -161,17 +206,17 @@ impl Upsert {
                 format!("{layout:#018x}"),
             ));
         }
-        let row_bytes = base.schema().row_bytes().max(1);
-        let count = rows.len() / row_bytes;
+        let row_bytes = row_bytes_of(base.schema());
         let bytes = rows.len().saturating_add(keys.len().saturating_mul(8));
-        if !rows.len().is_multiple_of(row_bytes) || count > keys.len() || bytes > UPSERT_BYTES_MAX {
+        let count = stored::count(row_bytes, &rows).filter(|count| *count <= keys.len() as u64);
+        let Some(count) = count.filter(|_| bytes <= UPSERT_BYTES_MAX) else {
             return Err(Error::argument(
                 "rows",
-                format!("rows of {row_bytes} bytes of at most {} keys", keys.len()),
+                format!("{} of at most {} keys", base.schema().describe_row(), keys.len()),
                 format!("{} bytes", rows.len()),
             ));
-        }
-        let remove = keys.split_off(count);
+        };
+        let remove = keys.split_off(count as usize);
         Ok(Upsert {
             keys,
             rows,
@@ -188,6 +233,71 @@ impl Upsert {
         self.stamp = stamp;
         self
     }
+}
+
+fn check_size((keys, remove): (&[u64], &[u64]), rows_bytes: usize) -> Result<(), Error> {
+    if keys.is_empty() && remove.is_empty() {
+        let expected = "at least one key, or one to remove";
+        return Err(Error::argument("keys", expected, "none"));
+    }
+    let bytes = rows_bytes.saturating_add((keys.len() + remove.len()).saturating_mul(8));
+    if bytes > UPSERT_BYTES_MAX {
+        let expected =
+            format!("at most {UPSERT_BYTES_MAX} bytes of rows and keys in a call; send fewer keys");
+        return Err(Error::argument("keys", expected, format!("{bytes} bytes")));
+    }
+    Ok(())
+}
+
+/// Rows that vary in length, each behind its own length.
+fn framed(keys: usize, offsets: &[u32], bytes: &[u8]) -> Result<Vec<u8>, Error> {
+    let wrong = |expected: String, found: String| Error::argument("offsets", expected, found);
+    if offsets.len() != keys + 1 && !(keys == 0 && offsets.is_empty()) {
+        let expected = format!(
+            "{}: where each of {keys} rows begins, and where the last ends",
+            keys + 1
+        );
+        return Err(wrong(expected, offsets.len().to_string()));
+    }
+    let (first, last) = (offsets.first().copied(), offsets.last().copied());
+    if first.unwrap_or_default() != 0 || last.unwrap_or_default() as usize != bytes.len() {
+        let expected = format!("0 first and {}, the bytes of `rows`, last", bytes.len());
+        return Err(wrong(expected, format!("{first:?} and {last:?}")));
+    }
+    let mut rows = Vec::with_capacity(bytes.len() + keys * stored::LENGTH_BYTES);
+    for pair in offsets.array_windows::<2>() {
+        let row = bytes.get(pair[0] as usize..pair[1] as usize);
+        let Some(row) = row.filter(|row| row.len() <= ROW_BYTES_MAX) else {
+            let expected = format!("ascending, and at most {ROW_BYTES_MAX} bytes a row");
+            return Err(wrong(expected, format!("{} before {}", pair[0], pair[1])));
+        };
+        stored::push(VARYING, row, &mut rows);
+    }
+    Ok(rows)
+}
+
+/// What a writer of numbers would refuse: NaN and infinities where the schema does, and in scales.
+fn check_numbers(named: &Schema, keys: &[u64], rows: &[u8]) -> Result<(), Error> {
+    let (is_refused, reader) = (named.not_finite == NotFinite::Refused, Reader::new(named));
+    let columns = || {
+        named
+            .columns
+            .iter()
+            .flat_map(|column| std::iter::repeat_n(column, column.dim))
+    };
+    if !columns().any(|column| is_refused || column.numbers == Numbers::I8Scaled) {
+        return Ok(());
+    }
+    let mut numbers = vec![0.0; named.dim()];
+    for (&key, row) in keys.iter().zip(rows.chunks_exact(named.row_bytes().max(1))) {
+        reader.copy(row, &mut numbers);
+        for (position, (&value, column)) in numbers.iter().zip(columns()).enumerate() {
+            if !value.is_finite() && (is_refused || column.numbers == Numbers::I8Scaled) {
+                return Err(Error::NotFinite { key, position, value });
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The schema of the named columns alone, and where they lie in a row; nothing where they are the whole row.

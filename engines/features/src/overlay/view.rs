@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::index::{Entry, Pinned};
+use super::stored::row_bytes_of;
 use super::{Overlay, is_old};
 use crate::hash::hash;
 use crate::layer::Said;
@@ -91,6 +92,14 @@ impl Now<'_> {
             Some(entry) => entry.row.map_or(Said::Removed, Said::Row),
         }
     }
+
+    /// The same, of a row that it has no bytes.
+    pub(crate) fn said_without_row(&self, key: u64) -> Said<'static> {
+        match self.slots.head(key, hash(key)).filter(|entry| self.shows(entry)) {
+            None => Said::Nothing,
+            Some(entry) => entry.row.map_or(Said::Removed, |()| Said::Row(&[])),
+        }
+    }
 }
 
 impl Table {
@@ -131,7 +140,8 @@ impl Table {
     /// What a lookup answers for a key that is not there, as a row is stored.
     pub(crate) fn row_of_absent(&self) -> Vec<u8> {
         let default_row = self.default_row().map(<[u8]>::to_vec);
-        default_row.unwrap_or_else(|| vec![0; self.schema().row_bytes()])
+        // Where rows vary in length a row without bytes.
+        default_row.unwrap_or_else(|| vec![0; row_bytes_of(self.schema())])
     }
 
     /// [`Table::scan`] where an overlay has something to say: keys of the version that it does not remove, then its own.
@@ -146,8 +156,7 @@ impl Table {
         if position & IN_OVERLAY == 0 {
             let next = self.scan_version(position, keys_max, keys);
             let mut kept = keys.split_off(first);
-            let mut scratch = Vec::new();
-            kept.retain(|key| !matches!(now.said(*key, &mut scratch), Said::Removed));
+            kept.retain(|key| !matches!(now.said_without_row(*key), Said::Removed));
             keys.append(&mut kept);
             return Some(next.unwrap_or(IN_OVERLAY));
         }
