@@ -22,6 +22,8 @@ use super::upsert::{Job, Upsert, UpsertError, Upserted};
 
 /// A group is cut here, so that the first upsert of a long queue does not wait for all of it.
 const GROUP_BYTES_MAX: usize = 4 << 20;
+/// Keys whose places and cells are asked for ahead.
+const AHEAD: usize = 32;
 /// How often old rows are looked for, and at how many places then: half a million a second.
 const SWEEP: Duration = Duration::from_millis(100);
 const SWEEP_PLACES: usize = 1 << 16;
@@ -334,7 +336,11 @@ impl Committer {
             let (sequence, stamp, mut newer) = (self.next_sequence, accepted.stamp, accepted.newer);
             let said = self.said(&accepted, time_ms);
             let written_ms = said.written_ms();
-            for (key, row) in said.changes() {
+            for (at, (key, row)) in said.changes().enumerate() {
+                if at.is_multiple_of(AHEAD) {
+                    let keys = accepted.keys.as_chunks().0.iter().skip(at).take(AHEAD);
+                    self.writer.prefetch(keys.map(|key| u64::from_le_bytes(*key)));
+                }
                 // Another one of the group may be newer.
                 if let Some(found) = self.newer_than(stamp, key) {
                     newer = newer.max(found);

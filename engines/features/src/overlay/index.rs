@@ -144,6 +144,15 @@ impl Writer {
         self.slots.head(key, hash(key))
     }
 
+    /// Asks for what writing these keys, 64 at most, reads first.
+    pub(crate) fn prefetch(&self, keys: impl Iterator<Item = u64>) {
+        let keys: Vec<u64> = keys.collect();
+        if keys.len() > 1 {
+            keys.iter().for_each(|key| self.slots.prefetch(hash(*key)));
+            self.slots.candidates(&keys);
+        }
+    }
+
     /// Memory beside the entry of what was written of a key last, where rows vary in length; nothing where nothing was.
     pub(crate) fn row_bytes_of(&self, key: u64) -> Option<u64> {
         match self.slots.spot(key, hash(key)) {
