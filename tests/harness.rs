@@ -245,12 +245,28 @@ impl Millpond {
         self.child.wait().unwrap()
     }
 
+    /// Sends a signal. One that is to stop it has stopped all its threads when this returns.
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill")
             .args([&format!("-{name}"), &self.child.id().to_string()])
             .status()
             .unwrap();
         assert!(status.success());
+        let until = Instant::now() + Duration::from_secs(60);
+        while name == "STOP" && !self.stands_still() {
+            assert!(Instant::now() < until, "it goes on after SIGSTOP");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether the kernel says that each of its threads is stopped.
+    fn stands_still(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        threads.flatten().all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ")
+                .is_none_or(|(_, state)| state.starts_with('T'))
+        })
     }
 }
 

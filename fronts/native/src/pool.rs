@@ -334,7 +334,7 @@ fn remotes<'t>(text: &'t str, names: &HashMap<String, Vec<SocketAddr>>) -> Vec<(
         return vec![(Remote::Unix(path.into()), None)];
     }
     let place = text.strip_prefix(TLS);
-    let host = place.map(|place| host_of(place));
+    let host = place.map(host_of);
     let place = place.unwrap_or(text);
     let found = match (place.parse(), names.get(place)) {
         (Ok(address), _) => vec![address],
