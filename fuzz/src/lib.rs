@@ -16,6 +16,7 @@ mod image;
 #[cfg(feature = "fpnn-encryption")]
 mod key;
 mod memory;
+mod merge;
 mod overlay_log;
 mod payload;
 mod resp;
@@ -34,6 +35,7 @@ pub use http::http;
 pub use image::image;
 #[cfg(feature = "fpnn-encryption")]
 pub use key::key;
+pub use merge::merge;
 pub use overlay_log::overlay_log;
 pub use payload::payload;
 pub use resp::resp;
@@ -55,6 +57,7 @@ pub const TARGETS: &[Target] = &[
     ("client_link", client_link),
     ("image", image),
     ("bucket_map", bucket_map),
+    ("merge", merge),
     ("table", table),
     ("overlay_log", overlay_log),
     ("table_input", table_input),
