@@ -488,7 +488,7 @@ fn what_a_spread_table_has_folded_stays_while_a_version_without_it_is_held() {
         let overlay = Arc::clone(first.overlay().unwrap());
         // A fold beside a writer leaves the last of them.
         for key in [7, 8] {
-            let (done, ended) = mpsc::channel();
+            let (done, ended) = mpsc::sync_channel(1);
             let upsert = features::Upsert::new(&first, vec![key], &[] as &[&str], &[9.0; DIM], vec![]);
             overlay.upsert(upsert.unwrap(), move |result| {
                 done.send(result.is_ok()).unwrap();
