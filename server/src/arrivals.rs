@@ -128,8 +128,8 @@ impl Watched {
         let counts = past.map(|past| Arc::clone(&past.counts)).unwrap_or_default();
         drop(catalog);
         if let Some(fetching) = &mut self.fetching {
-            let shared = &self.shared;
-            fetching.look(highest, &counts, &|| shared.calls.is_stopping());
+            let (shared, unfit) = (&self.shared, self.seeing.refused());
+            fetching.look((highest, &unfit), &counts, &|| shared.calls.is_stopping());
         }
         let found = self.found(highest);
         if let Some(next) = self.seeing.look(found) {

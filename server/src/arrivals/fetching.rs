@@ -16,6 +16,9 @@ use millpond_engines_features_fetch::{Error as FetchError, Fetcher};
 /// Versions of a source that a start finds refused before it gives up.
 #[cfg(feature = "object-store")]
 const REFUSED_MAX: usize = 64;
+/// Looks of a start that fail for another reason before it does.
+#[cfg(feature = "object-store")]
+const FAILED_MAX: usize = 2;
 
 /// Whether this build can ask what the configuration names.
 pub(crate) fn check_built(config: &Config) -> Result<(), String> {
@@ -76,32 +79,44 @@ impl Fetching {
 
     fn first(&mut self, table: &str) -> Result<(), Error> {
         let unfit = |problem: String| Error::Unfit(format!("features.{table}.source: {problem}"));
-        let mut refused = None;
+        let (mut first, mut failed) = (None, 0);
         for _ in 0..REFUSED_MAX {
-            match self.fetcher.fetch(0, &|| false) {
+            match self.fetcher.fetch(0, &[], &|| false) {
                 Ok(Some(_)) => return Ok(()),
                 Ok(None) => break,
-                // It is not fetched again as it is, and one below it may be right.
-                Err(error @ FetchError::Refused { .. }) => {
+                // It is not fetched again as it is, or not before the others, and one below it may be right.
+                Err(error) => {
                     let problem = error.to_string();
-                    tracing::warn!(table, problem, "a version is refused; the one below it is tried");
-                    refused.get_or_insert(problem);
+                    failed += usize::from(!matches!(error, FetchError::Refused { .. }));
+                    if failed > FAILED_MAX {
+                        return Err(unfit(first.unwrap_or(problem)));
+                    }
+                    tracing::warn!(
+                        table,
+                        problem,
+                        "a version did not come; the one below it is tried"
+                    );
+                    first.get_or_insert(problem);
                 }
-                Err(error) => return Err(unfit(error.to_string())),
             }
         }
         let none = "no whole version is there, and the table's folder has none; build one with `millpond features build` and copy it there";
-        Err(unfit(refused.unwrap_or_else(|| none.to_owned())))
+        Err(unfit(first.unwrap_or_else(|| none.to_owned())))
     }
 
-    /// Asks it where it is time, and fetches what is new above `highest`.
-    pub(super) fn look(&mut self, highest: u64, counts: &SwitchCounts, is_stopped: &dyn Fn() -> bool) {
+    /// Asks it where it is time, and fetches what is new above `highest`, but for versions that are there and cannot be served.
+    pub(super) fn look(
+        &mut self,
+        (highest, unfit): (u64, &[u64]),
+        counts: &SwitchCounts,
+        is_stopped: &dyn Fn() -> bool,
+    ) {
         use std::sync::atomic::Ordering::Relaxed;
         if Instant::now() < self.next {
             return;
         }
         let table = &self.table;
-        match self.fetcher.fetch(highest, is_stopped) {
+        match self.fetcher.fetch(highest, unfit, is_stopped) {
             Ok(fetched) => {
                 if self.problem.take().is_some() {
                     tracing::info!(table, "the source answers again");
@@ -139,7 +154,7 @@ impl Fetching {
         match self.0 {}
     }
 
-    pub(super) fn look(&mut self, _: u64, _: &SwitchCounts, _: &dyn Fn() -> bool) {
+    pub(super) fn look(&mut self, _: (u64, &[u64]), _: &SwitchCounts, _: &dyn Fn() -> bool) {
         match self.0 {}
     }
 }

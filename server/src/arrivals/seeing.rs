@@ -38,6 +38,11 @@ impl Seeing {
         next
     }
 
+    /// The versions that cannot be served as they are.
+    pub(super) fn refused(&self) -> Vec<u64> {
+        self.refused.keys().copied().collect()
+    }
+
     /// It cannot be served with these files.
     pub(super) fn refuse(&mut self, found: Found) {
         self.refused.insert(found.version, found.files);

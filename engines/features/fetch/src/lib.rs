@@ -11,7 +11,7 @@
 //!
 //! let source = Source::of("s3://bucket/embeddings");
 //! let mut fetcher = Fetcher::new("embeddings", &source, Path::new("tables/embeddings"))?;
-//! if let Some(fetched) = fetcher.fetch(0, &|| false)? {
+//! if let Some(fetched) = fetcher.fetch(0, &[], &|| false)? {
 //!     println!("version {} is there", fetched.version);
 //! }
 //! # Ok::<(), millpond_engines_features_fetch::Error>(())
@@ -30,7 +30,7 @@ use credentials::Credentials;
 use folder::Unfinished;
 use millpond_engines_features::{self as features, Source, VersionFiles};
 use origin::{Object, Origin};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -70,6 +70,8 @@ struct Job {
     credentials: Option<Credentials>,
     /// Versions that were complete and not right, with a mark of their files.
     refused: BTreeMap<u64, u64>,
+    /// Versions whose last fetch failed: the others come before them.
+    failing: BTreeSet<u64>,
     bytes: u64,
 }
 
@@ -90,21 +92,29 @@ impl Fetcher {
                 table_dir: table_dir.to_path_buf(),
                 credentials,
                 refused: BTreeMap::new(),
+                failing: BTreeSet::new(),
                 bytes: 0,
             },
         })
     }
 
-    /// Asks the source, and fetches the highest complete version above `above` that the table's folder does not have. None
-    /// where there is none, or where another process fetches into the folder. `is_stopped` ends it.
+    /// Asks the source, and fetches the highest complete version above `above` and above those that the table's folder has, but
+    /// for those `unfit`, which cannot be served. None where there is none, or where another process fetches into the folder.
+    /// `is_stopped` ends it.
     ///
     /// # Errors
-    /// [`Error::Refused`] once for each version that is not right; otherwise what failed, and may not the next time.
-    pub fn fetch(&mut self, above: u64, is_stopped: &dyn Fn() -> bool) -> Result<Option<Fetched>, Error> {
+    /// [`Error::Refused`] once for each version that is not right; otherwise what failed, and may not the next time: a version
+    /// whose fetch failed comes behind the others then.
+    pub fn fetch(
+        &mut self,
+        above: u64,
+        unfit: &[u64],
+        is_stopped: &dyn Fn() -> bool,
+    ) -> Result<Option<Fetched>, Error> {
         let job = &mut self.job;
         self.runtime.block_on(async {
             tokio::select! {
-                fetched = job.fetch(above) => fetched,
+                fetched = job.fetch(above, unfit) => fetched,
                 () = stopped(is_stopped) => Err(Error::Stopped),
             }
         })
@@ -126,7 +136,7 @@ impl Job {
         })
     }
 
-    async fn fetch(&mut self, above: u64) -> Result<Option<Fetched>, Error> {
+    async fn fetch(&mut self, above: u64, unfit: &[u64]) -> Result<Option<Fetched>, Error> {
         let credentials = Job::read_credentials(&self.source)?;
         if credentials != self.credentials {
             self.origin = Origin::open(&self.source, credentials.as_ref())?;
@@ -141,13 +151,21 @@ impl Job {
             listed.contains(&version) && !there.contains(&version)
         })?;
         self.refused.retain(|version, _| listed.contains(version));
+        self.failing.retain(|version| listed.contains(version));
         self.bytes = 0;
-        for version in listed.into_iter().rev().take_while(|version| *version > above) {
-            // Those below it are older than what is there.
-            if there.contains(&version) {
-                return Ok(None);
-            }
-            if self.version(version, features::LAYERS_MAX).await? {
+        // What is below a version that is there is older than that, unless it cannot be served.
+        let fit = there.iter().filter(|version| !unfit.contains(version));
+        let above = fit.copied().max().unwrap_or(0).max(above);
+        let is_wanted = |version: &u64| *version > above && !there.contains(version);
+        let mut wanted: Vec<u64> = listed.into_iter().rev().filter(is_wanted).collect();
+        wanted.sort_by_key(|version| self.failing.contains(version));
+        for version in wanted {
+            let fetched = self.version(version, features::LAYERS_MAX).await;
+            match fetched.is_err() {
+                true => self.failing.insert(version),
+                false => self.failing.remove(&version),
+            };
+            if fetched? {
                 let bytes = self.bytes;
                 return Ok(Some(Fetched { version, bytes }));
             }

@@ -12,8 +12,9 @@ use millpond_engines_features::{Source, version_name, version_number};
 use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{GetOptions, GetRange, ObjectStore, RetryConfig};
+use object_store::{GetOptions, GetRange, GetResult, GetResultPayload, ObjectStore, RetryConfig};
 use std::collections::BTreeMap;
+use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,7 +108,7 @@ impl Origin {
             if_match: object.tag.clone(),
             ..GetOptions::default()
         };
-        let bytes = async { self.store.get_opts(&location, options).await?.bytes().await };
+        let bytes = async { body(self.store.get_opts(&location, options).await?, expected).await };
         let bytes = self.answer("read", bytes).await?;
         match bytes.len() as u64 == expected {
             true => Ok(bytes),
@@ -148,6 +149,23 @@ impl Origin {
             problem: problem.to_string(),
         }
     }
+}
+
+/// The body of an answer; of one that is longer than expected no more than one part beyond that, since a store may send without
+/// an end.
+async fn body(answer: GetResult, expected: u64) -> object_store::Result<Bytes> {
+    let mut stream = match answer.payload {
+        GetResultPayload::Stream(stream) => stream,
+        GetResultPayload::File(..) => return answer.bytes().await,
+    };
+    let mut bytes = Vec::with_capacity(expected as usize);
+    while bytes.len() as u64 <= expected {
+        match poll_fn(|context| stream.as_mut().poll_next(context)).await {
+            Some(part) => bytes.extend_from_slice(&part?),
+            None => break,
+        }
+    }
+    Ok(bytes.into())
 }
 
 /// An error with its causes, one line.

@@ -8,8 +8,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 
 const SHARD: &str = "shard-00000.mpf";
 
@@ -52,7 +51,7 @@ impl Place {
     }
 
     fn fetch(&mut self, above: u64) -> Result<Option<Fetched>, Error> {
-        self.fetcher.fetch(above, &|| false)
+        self.fetcher.fetch(above, &[], &|| false)
     }
 
     /// Fetches that version, and nothing else.
@@ -103,6 +102,22 @@ fn the_highest_version_is_fetched_and_nothing_older() {
         .map(|entry| entry.unwrap().file_name())
         .collect();
     assert_eq!(left.len(), 2, "the version and the lock: {left:?}");
+}
+
+/// One that came and cannot be served hides none below it that is new too.
+#[test]
+fn a_version_that_cannot_be_served_hides_no_other() {
+    let mut place = Place::new();
+    for version in [3, 5, 7] {
+        write(&place.store, version);
+    }
+    place.fetches(3, 7);
+    assert_eq!(place.fetch(3).unwrap(), None, "what is below it is older");
+    let mut below = |unfit: &[u64]| place.fetcher.fetch(3, unfit, &|| false).unwrap();
+    assert_eq!(below(&[7]).map(|fetched| fetched.version), Some(5));
+    assert_eq!(below(&[7]), None);
+    assert_eq!(below(&[7, 5]), None, "3 has served");
+    assert_eq!(versions(&place.table).unwrap(), [5, 7]);
 }
 
 #[test]
@@ -224,7 +239,7 @@ fn an_end_that_is_asked_for_ends_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let (mut fetcher, _table) = of_server(&listener);
     // Nobody accepts.
-    let ended = fetcher.fetch(0, &|| true).unwrap_err();
+    let ended = fetcher.fetch(0, &[], &|| true).unwrap_err();
     assert!(matches!(ended, Error::Stopped), "{ended}");
 }
 
@@ -246,8 +261,21 @@ fn of_server(listener: &TcpListener) -> (Fetcher, tempfile::TempDir) {
     (fetcher, table)
 }
 
-/// Answers one request of a store that has version 2 as in `folder`; bodies of files end after `cut` of their bytes, if any.
-fn answer(stream: &TcpStream, folder: &Path, cut: Option<usize>) -> Option<()> {
+/// What a server does to the body of a file.
+#[derive(Clone, Copy, PartialEq)]
+enum Body {
+    Whole,
+    /// Its connection ends in the middle.
+    Cut,
+    /// It is whole as HTTP has it, and has fewer bytes than were asked for, or more.
+    Short,
+    Long,
+    /// It never ends.
+    Endless,
+}
+
+/// Answers one request of a store that has versions 2 and 3 as in `table`; `body` is what becomes of the file of version 3.
+fn answer(stream: &TcpStream, table: &Path, body: Body) -> Option<()> {
     let mut reader = BufReader::new(stream);
     let mut head = String::new();
     while !head.ends_with("\r\n\r\n") {
@@ -257,66 +285,103 @@ fn answer(stream: &TcpStream, folder: &Path, cut: Option<usize>) -> Option<()> {
     }
     let path = head.split(' ').nth(1)?;
     assert!(head.contains("Credential=k/"), "it is signed: {head}");
-    let mut out = stream;
-    let Some((_, name)) = path.split_once("/bucket/films/00000002/") else {
-        let entries: String = if path.contains("00000002") {
-            let names = ["manifest.json", SHARD];
-            let entry = |name: &str| {
-                let bytes = fs::metadata(folder.join(name)).unwrap().len();
-                format!(
-                    "<Contents><Key>films/00000002/{name}</Key><LastModified>2026-11-26T08:00:00.000Z</LastModified>\
-                     <ETag>\"{bytes}\"</ETag><Size>{bytes}</Size><StorageClass>STANDARD</StorageClass></Contents>"
-                )
-            };
-            names.map(entry).concat()
-        } else {
-            "<CommonPrefixes><Prefix>films/00000002/</Prefix></CommonPrefixes>".to_owned()
-        };
-        let body = format!(
-            "<?xml version=\"1.0\"?><ListBucketResult><Name>bucket</Name><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
-        );
-        write!(
-            out,
-            "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-        .ok()?;
-        return Some(());
-    };
-    let bytes = fs::read(folder.join(name)).unwrap();
-    let (len, last) = (bytes.len(), bytes.len() - 1);
-    write!(
-        out,
-        "HTTP/1.1 206 Partial Content\r\nContent-Length: {len}\r\nContent-Range: bytes 0-{last}/{len}\r\nETag: \"{len}\"\r\n\
-         Last-Modified: Thu, 26 Nov 2026 08:00:00 GMT\r\n\r\n"
-    )
-    .ok()?;
-    let sent = cut.filter(|_| name == SHARD).unwrap_or(len);
-    out.write_all(&bytes[..sent]).ok()?;
-    (sent == len).then_some(())
+    match path.split_once("/bucket/films/") {
+        Some((_, file)) => send_file(stream, table, file, body),
+        None => send_list(stream, table, path),
+    }
 }
 
-/// A server that ends its connections in the middle of a file, again and again, and then does not.
-#[test]
-fn a_server_that_cuts_files_gives_none() {
-    let made = tempfile::tempdir().unwrap();
-    write(made.path(), 2);
-    let folder = made.path().join("00000002");
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let (mut fetcher, table) = of_server(&listener);
-    let cuts = Arc::new(AtomicUsize::new(1));
-    let cutting = Arc::clone(&cuts);
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let cut = || (cutting.load(Ordering::SeqCst) > 0).then_some(1000);
-            while answer(&stream, &folder, cut()).is_some() {}
+fn send_list(mut out: &TcpStream, table: &Path, path: &str) -> Option<()> {
+    let entry = |version: &str, name: &str| {
+        let bytes = fs::metadata(table.join(version).join(name)).unwrap().len();
+        format!(
+            "<Contents><Key>films/{version}/{name}</Key><LastModified>2026-11-26T08:00:00.000Z</LastModified>\
+             <ETag>\"{bytes}\"</ETag><Size>{bytes}</Size><StorageClass>STANDARD</StorageClass></Contents>"
+        )
+    };
+    let listed = ["00000002", "00000003"]
+        .into_iter()
+        .find(|version| path.contains(version));
+    let entries = match listed {
+        Some(version) => ["manifest.json", SHARD].map(|name| entry(version, name)).concat(),
+        None => ["2", "3"]
+            .map(|version| {
+                format!("<CommonPrefixes><Prefix>films/0000000{version}/</Prefix></CommonPrefixes>")
+            })
+            .concat(),
+    };
+    let body = format!(
+        "<?xml version=\"1.0\"?><ListBucketResult><Name>bucket</Name><IsTruncated>false</IsTruncated>{entries}</ListBucketResult>"
+    );
+    let length = body.len();
+    write!(out, "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}").ok()
+}
+
+fn send_file(mut out: &TcpStream, table: &Path, file: &str, body: Body) -> Option<()> {
+    let bytes = fs::read(table.join(file)).unwrap();
+    let body = if file == format!("00000003/{SHARD}") {
+        body
+    } else {
+        Body::Whole
+    };
+    let (len, last) = (bytes.len(), bytes.len() - 1);
+    let length = match body {
+        Body::Whole | Body::Cut => len,
+        Body::Short => len - 1,
+        Body::Long => len + 8,
+        Body::Endless => 1 << 40,
+    };
+    write!(
+        out,
+        "HTTP/1.1 206 Partial Content\r\nContent-Length: {length}\r\nContent-Range: bytes 0-{last}/{len}\r\n\
+         ETag: \"{len}\"\r\nLast-Modified: Thu, 26 Nov 2026 08:00:00 GMT\r\n\r\n"
+    )
+    .ok()?;
+    match body {
+        Body::Whole => out.write_all(&bytes).ok(),
+        Body::Cut => {
+            out.write_all(&bytes[..1000]).ok()?;
+            None
         }
-    });
-    let error = fetcher.fetch(0, &|| false).unwrap_err();
-    assert!(matches!(error, Error::Store { .. }), "{error}");
-    assert!(versions(table.path()).is_err(), "no version");
-    cuts.store(0, Ordering::SeqCst);
-    let fetched = fetcher.fetch(0, &|| false).unwrap().unwrap();
-    assert_eq!(fetched.version, 2);
-    verify_files(&table.path().join("00000002"), 2).unwrap();
+        Body::Short => out.write_all(&bytes[1..]).ok(),
+        Body::Long => out.write_all(&[&bytes[..], b"and more"].concat()).ok(),
+        Body::Endless => loop {
+            out.write_all(&bytes).ok()?;
+        },
+    }
+}
+
+/// A server that gives what was not asked for, again and again, and then does not. Meanwhile the version below comes, which is new
+/// too.
+#[test]
+fn a_server_that_gives_other_bytes_than_were_asked_for_gives_none() {
+    let made = tempfile::tempdir().unwrap();
+    for version in [2, 3] {
+        write(made.path(), version);
+    }
+    for body in [Body::Cut, Body::Short, Body::Long, Body::Endless] {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (mut fetcher, table) = of_server(&listener);
+        let now = Arc::new(Mutex::new(body));
+        let (told, store) = (Arc::clone(&now), made.path().to_owned());
+        std::thread::spawn(move || {
+            for stream in listener.incoming().map_while(Result::ok) {
+                let body = || *told.lock().unwrap();
+                while answer(&stream, &store, body()).is_some() {}
+            }
+        });
+        let error = fetcher.fetch(0, &[], &|| false).unwrap_err();
+        match body {
+            Body::Cut => assert!(matches!(error, Error::Store { .. }), "{error}"),
+            _ => assert!(matches!(error, Error::Short { .. }), "{error}"),
+        }
+        assert!(versions(table.path()).is_err(), "no version");
+        let below = fetcher.fetch(0, &[], &|| false).unwrap().unwrap();
+        assert_eq!(below.version, 2, "it comes before the one that failed");
+        fetcher.fetch(2, &[], &|| false).unwrap_err();
+        *now.lock().unwrap() = Body::Whole;
+        let fetched = fetcher.fetch(2, &[], &|| false).unwrap().unwrap();
+        assert_eq!(fetched.version, 3);
+        verify_files(&table.path().join("00000003"), 3).unwrap();
+    }
 }
