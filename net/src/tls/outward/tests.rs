@@ -1,3 +1,5 @@
+//! Both ends of TLS in memory: handshakes, calls that wait for them, and what failures say.
+
 #![allow(clippy::unwrap_used)]
 use super::super::{Tls, TlsFiles, TlsLayer};
 use super::*;
