@@ -333,6 +333,7 @@ fn plan(folder: &Path) -> Plan {
         folder: folder.to_owned(),
         step: Step::Activate {
             before: Some(1),
+            held: Vec::new(),
             is_fixed: false,
         },
         is_arrival: false,
