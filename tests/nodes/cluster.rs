@@ -106,7 +106,7 @@ impl Cluster {
         self.write(
             name,
             "path = \"films\"\nspread = true",
-            &format!("[nodes]\nmap = \"../map.toml\"\n{nodes}"),
+            &format!("[nodes]\n{PATIENCE}map = \"../map.toml\"\n{nodes}"),
         );
     }
 
@@ -116,6 +116,7 @@ impl Cluster {
         let socket = socket(self.folder.path(), name);
         let text = format!(
             "[server]\nlisten = \"127.0.0.1:0\"\nlisten_also = [\"unix:{}\"]\nthreads = 2\n\
+             deadline_ms_default = 50000\n\
              [admin]\nlisten = \"127.0.0.1:0\"\ntoken = \"{TOKEN}\"\n[log]\nfile = \"log\"\n\
              [features.films]\n{table}\n{more}",
             socket.display()
@@ -143,14 +144,14 @@ impl Cluster {
         self.write(
             "proxy",
             "spread = true",
-            &format!("[nodes]\nmap = \"../map.toml\"\n{more}"),
+            &format!("[nodes]\n{PATIENCE}map = \"../map.toml\"\n{more}"),
         );
         self.run("proxy")
     }
 
     /// A server that has none, and follows its map as `nodes` says.
     pub fn proxy_in(&self, nodes: &str) -> Millpond {
-        self.write("proxy", "spread = true", &format!("[nodes]\n{nodes}"));
+        self.write("proxy", "spread = true", &format!("[nodes]\n{PATIENCE}{nodes}"));
         self.run("proxy")
     }
 
@@ -159,7 +160,7 @@ impl Cluster {
         self.write(
             name,
             "path = \"films\"\nspread = true",
-            &format!("[nodes]\n{nodes}"),
+            &format!("[nodes]\n{PATIENCE}{nodes}"),
         );
         self.nodes.push(self.run(name));
         self.names.push(name);
@@ -178,6 +179,10 @@ impl Cluster {
         assert_eq!(status, 200, "{answer}");
     }
 }
+
+/// How long servers wait for one another: longer than a busy machine keeps a node that runs from answering. A node that is killed is
+/// lost at once.
+const PATIENCE: &str = "connect_timeout_ms = 50000\nanswer_timeout_ms = 50000\n";
 
 /// Where a server of the cluster is called by the others.
 pub fn socket(folder: &Path, name: &str) -> PathBuf {
