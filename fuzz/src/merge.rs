@@ -140,10 +140,10 @@ fn check_placed(
 fn check_written(merge: &Merge, asked: &Asked) {
     let mut bytes = Vec::new();
     merge.write(&[], &mut Encoder::new(&mut bytes, Encoding::Msgpack, false));
-    let payload = Payload::new(Encoding::Msgpack, &bytes).expect("what is written is msgpack");
-    let (answer, _) = Answer::decode(&payload).expect("what is written is an answer");
-    let Answer::One(rows) = answer else {
-        panic!("it is of several tables")
+    let payload = Payload::new(Encoding::Msgpack, &bytes).unwrap_or_else(|error| panic!("{error}"));
+    let rows = match Answer::decode(&payload) {
+        Ok((Answer::One(rows), _)) => rows,
+        other => panic!("what is written is no answer of one table: {other:?}"),
     };
     assert_eq!(
         (rows.version, rows.dim),
@@ -152,8 +152,9 @@ fn check_written(merge: &Merge, asked: &Asked) {
     assert_eq!(rows.found, merge.found());
     if asked.row_type == Pooled::ASKED {
         let keys = asked.keys as u32;
-        let pooled = Pooled::of(Pool::Mean, vec![0, 0, keys / 2, keys], RowType::F16);
-        let pooled = pooled.expect("a mean is a pool");
+        let Some(pooled) = Pooled::of(Pool::Mean, vec![0, 0, keys / 2, keys], RowType::F16) else {
+            panic!("a mean is a pool")
+        };
         let bytes = pooled.of_merged(merge, None, [0].into_iter());
         assert_eq!(bytes.len(), pooled.bags() * merge.dim() * RowType::F16.bytes());
     }
