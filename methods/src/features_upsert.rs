@@ -37,6 +37,10 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         return note(catalog, call, &nodes, (&decoded.table, &missed), &reserved);
     }
     match decoded.copy.take() {
+        Some(_) if decoded.rows.is_some() => {
+            let ex = "key \"rows\": a copy has `values`; upserts over nodes take numbers alone";
+            Err(Status::new(Code::BadArgument, ex))
+        }
         Some(copy) => {
             let stamp = stamp_of(&nodes, &copy)?;
             write(catalog, call, decoded, &reserved, stamp)

@@ -2,8 +2,8 @@
 
 use serde::Deserialize;
 
-/// What a write has survived to when its caller learns of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Deserialize)]
+/// What a write has survived to when its caller learns of it; what survives less is less.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {
     /// Nothing: there is no log.

@@ -117,7 +117,7 @@ pub(crate) struct Timed<'h> {
 }
 
 impl Timed<'_> {
-    /// How long the first attempt has to itself; `None` where there is no second.
+    /// When the second attempt is due; `None` where there is none.
     pub(crate) fn second_at(&self) -> Option<Instant> {
         self.attempt.timer_at().map(Instant::from_std)
     }

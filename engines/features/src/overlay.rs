@@ -124,7 +124,7 @@ impl Overlay {
         ),
         Metric::gauge(
             "millpond_overlay_bytes",
-            "Memory that they take: rows in whole words and 35 bytes each.",
+            "Memory that they take: rows in whole words and 35 bytes each, or 51 in tables over nodes.",
             |overlay: &Overlay| overlay.bytes() as f64,
         ),
         Metric::gauge(

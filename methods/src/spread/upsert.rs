@@ -81,7 +81,7 @@ impl Content {
         }
         if call.rows.is_some() {
             return wrong(format!(
-                "key \"rows\": table {:?} is on several servers, and rows of bytes are written by one server alone; send `values`",
+                "key \"rows\": table {:?} is on several servers, and upserts over nodes take numbers alone; build a version with the rows",
                 call.table
             ));
         }

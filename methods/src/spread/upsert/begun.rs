@@ -110,11 +110,7 @@ impl Begun {
                 durability: found, ..
             } = &share.copied
             {
-                durability = match (durability, found) {
-                    (Durability::Memory, _) | (_, Durability::Memory) => Durability::Memory,
-                    (Durability::Logged, _) | (_, Durability::Logged) => Durability::Logged,
-                    _ => Durability::Synced,
-                };
+                durability = durability.min(*found);
             }
         }
         let counts = replicas(&self.content, &self.shares);
