@@ -14,7 +14,7 @@ pub fn hash(key: u64) -> u64 {
 }
 
 /// The key of a text: FNV-1a, 64 bits, over the bytes of `slot`, one zero byte, and those of the text (docs/decisions/0015), as
-/// tables have it.
+/// tables have it: change both.
 pub fn text_key(slot: &str, text: impl AsRef<[u8]>) -> u64 {
     const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0000_0100_0000_01b3;
