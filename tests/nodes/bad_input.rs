@@ -7,10 +7,7 @@ use serde_json::{Value, json};
 #[test]
 fn a_call_that_is_wrong_is_answered_as_one_server_answers_it() {
     let cluster = Cluster::start(&["a", "b"], 1);
-    let (proxy, node) = (
-        cluster.proxy_with("answer_timeout_ms = 100000\n"),
-        cluster.node("a"),
-    );
+    let (proxy, node) = (cluster.proxy(), cluster.node("a"));
     let check = |server: &Millpond, payload: Value, status: u16, words: &str| {
         let (found, answer) = server.call("features.lookup", &payload);
         let ex = answer["ex"].as_str().unwrap_or_default();
