@@ -8,7 +8,8 @@ use std::path::Path;
 
 use millpond_engines_features::Table;
 use millpond_engines_features_build::{
-    Base, BuildOptions, Held, Keys, NodeShare, build, compact, export, inspect,
+    Base, BuildOptions, ColumnOptions, Held, Keys, NodeShare, Numbers, Source, build, compact, export,
+    inspect,
 };
 
 fn share(name: &str, map_version: u64) -> NodeShare {
@@ -100,6 +101,22 @@ fn a_node_may_hold_none_of_the_keys_and_texts_go_by_their_hash() {
     )
     .unwrap();
     assert_eq!(Table::open_version(&dir.join("t"), None).unwrap().rows(), 0);
+
+    let column = |name: &str, numbers, width| ColumnOptions {
+        name: name.to_owned(),
+        source: Source::Columns(vec![name.to_owned()]),
+        numbers: Some(numbers),
+        width,
+    };
+    let columns = BuildOptions {
+        columns: vec![
+            column("x", Numbers::F32, None),
+            column("y", Numbers::Bytes, Some(1)),
+        ],
+        out_dir: dir.join("bytes"),
+        ..options(dir, "key,x,y\n1,1,a\n2,1,b\n3,1,c\n", Some(held("a", 1)))
+    };
+    assert_eq!(build(&columns, &mut |_| {}).unwrap().rows, 2);
 
     let texts = ["drama", "comedy", "noir", "western"];
     let slot = Keys::Text {

@@ -125,6 +125,9 @@ impl Rows<'_> {
             check_length(numbers, expected, lists.cell(at).len())
                 .map_err(|problem| input.bad(block.place(at), &column.name, problem))?;
         }
+        if !is_held(options, block, at) {
+            return Ok(());
+        }
         if self.stored.iter().any(|numbers| numbers.is_bytes()) {
             let cells: Vec<Cell<'_>> = block.columns.iter().map(|lists| lists.cell(at)).collect();
             let pushed = match block.text(at) {
@@ -132,9 +135,6 @@ impl Rows<'_> {
                 None => writer.push_cells(block.keys.get(at).copied().unwrap_or_default(), &cells),
             };
             return pushed.map_err(|error| self.named(error, input, block, at));
-        }
-        if !is_held(options, block, at) {
-            return Ok(());
         }
         let row = match block.columns.as_slice() {
             [only] => only.row(at),
