@@ -69,7 +69,8 @@ impl Writer {
         File::create_new(&path)
             .and_then(|mut file| file.write_all(&bytes).and_then(|()| file.sync_all()))
             .map_err(Error::io("write", &path))?;
-        if self.journal.take().is_some() {
+        // Its lock is held until it is gone: whoever waits for it finds another file there, or none.
+        if let Some(_locked) = self.journal.take() {
             // It is no part of the version.
             let path = self.unfinished.path.join(journal::FILE);
             fs::remove_file(&path).map_err(Error::io("remove", &path))?;
