@@ -40,6 +40,11 @@ pub(crate) fn versions(table_dir: &Path) -> Result<Vec<u64>, Error> {
     }
 }
 
+/// Whether a version's folder has what is copied last.
+pub(crate) fn has_manifest(table_dir: &Path, version: u64) -> bool {
+    version_dir(table_dir, version).join("manifest.json").is_file()
+}
+
 /// Removes what fetches have left of versions that nobody wants any more.
 pub(crate) fn tidy(table_dir: &Path, is_wanted: impl Fn(u64) -> bool) -> Result<(), Error> {
     for entry in fs::read_dir(table_dir).map_err(Error::io("list", table_dir))? {

@@ -153,8 +153,11 @@ impl Job {
         self.refused.retain(|version, _| listed.contains(version));
         self.failing.retain(|version| listed.contains(version));
         self.bytes = 0;
-        // What is below a version that is there is older than that, unless it cannot be served.
-        let fit = there.iter().filter(|version| !unfit.contains(version));
+        // What is below a version that is there is older than that, unless it cannot be served, or is a folder that was never
+        // filled.
+        let is_fit =
+            |version: &&u64| !unfit.contains(version) && folder::has_manifest(&self.table_dir, **version);
+        let fit = there.iter().filter(is_fit);
         let above = fit.copied().max().unwrap_or(0).max(above);
         let is_wanted = |version: &u64| *version > above && !there.contains(version);
         let mut wanted: Vec<u64> = listed.into_iter().rev().filter(is_wanted).collect();

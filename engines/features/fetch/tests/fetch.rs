@@ -121,6 +121,14 @@ fn a_version_that_cannot_be_served_hides_no_other() {
 }
 
 #[test]
+fn a_folder_that_was_never_filled_hides_no_version() {
+    let mut place = Place::new();
+    write(&place.store, 2);
+    fs::create_dir_all(place.table.join("00000009")).unwrap();
+    place.fetches(1, 2);
+}
+
+#[test]
 fn half_a_version_is_waited_for() {
     let mut place = Place::new();
     write(&place.store, 2);
