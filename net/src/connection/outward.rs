@@ -36,7 +36,8 @@ impl<L: Local> Connection<L> {
 
     /// Its session hears that it is open, once that is so: what its layer begins with has been said.
     pub(super) fn note_open(&mut self, local: &L) {
-        if self.link.is_opening && !self.link.is_connecting && !self.link.is_shaking() {
+        let is_open = self.link.phase == Phase::Open && !self.link.is_connecting && !self.link.is_shaking();
+        if self.link.is_opening && is_open {
             self.link.is_opening = false;
             self.session.opened(local);
         }
