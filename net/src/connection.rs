@@ -51,6 +51,8 @@ pub(crate) struct Connection<L> {
     pub(crate) wake_at: Option<Instant>,
     /// When that is, for the clock.
     pub(crate) timer: Option<Nanos>,
+    /// Its last turn had calls that take long.
+    pub(crate) took_long: bool,
     /// It is in the loop's queue.
     is_due: bool,
     /// The kernel may have bytes for it.
@@ -99,6 +101,7 @@ impl<L: Local> Connection<L> {
             },
             wake_at: None,
             timer: None,
+            took_long: false,
             is_due: false,
             is_readable: false,
             has_hung_up: false,

@@ -2,7 +2,7 @@
 //!
 //! So the caches stay with one kind of work at a time, and a peer with many connections is woken once for the answers on
 //! all of them. Its invariants: a group that has enough connections, messages, bytes or time takes no further connection; one that
-//! is due alone is served and sent to at once; whatever becomes of one connection, the others of its group get their
+//! is due alone is served and sent to at once, and answers do not wait for one whose last calls took long; whatever becomes of one connection, the others of its group get their
 //! answers.
 
 use super::Loop;
@@ -45,25 +45,39 @@ impl Group {
     }
 
     fn is_full(&self, last_read: Option<Instant>) -> bool {
-        let times = last_read.zip(self.began);
-        let took = times.map(|(last, began)| last.saturating_duration_since(began));
         self.slots.len() >= TURNS_TOGETHER
             || self.messages >= MESSAGES_TOGETHER
             || self.bytes >= TOGETHER_BYTES
-            || took.is_some_and(|took| took > TOGETHER_MAX)
+            || took_long(self.began, last_read)
     }
+}
+
+/// Whether more than the time of a group lies between two looks at the clock.
+fn took_long(began: Option<Instant>, ended: Option<Instant>) -> bool {
+    let times = began.zip(ended);
+    times.is_some_and(|(began, ended)| ended.saturating_duration_since(began) > TOGETHER_MAX)
 }
 
 impl<L: Local> Loop<L> {
     /// Gives every connection that is due its turn.
     pub(super) fn take_turns(&mut self) {
         for at in 0..self.due.len() {
-            if self.group.slots.is_empty() {
-                self.group.began = self.local.last_read();
+            let slot = self.due[at];
+            // What is answered does not wait for calls that are likely to take long again.
+            if self.connections.get(slot).is_some_and(|found| found.took_long) {
+                self.send_group();
             }
-            self.serve(self.due[at]);
+            let began = self.local.last_read();
+            if self.group.slots.is_empty() {
+                self.group.began = began;
+            }
+            self.serve(slot);
             self.net.mailbox.pulse.turned();
-            if self.group.is_full(self.local.last_read()) {
+            let ended = self.local.last_read();
+            if let Some(served) = self.connections.get_mut(slot) {
+                served.took_long = took_long(began, ended);
+            }
+            if self.group.is_full(ended) {
                 self.send_group();
             }
         }
@@ -203,6 +217,12 @@ mod tests {
             is_loopback: true,
         });
         let slot = net_thread.connections.len() - 1;
+        note(net_thread, slot);
+        theirs
+    }
+
+    /// Something has come on a connection.
+    fn note(net_thread: &mut Loop<Watched>, slot: usize) {
         let connection = &mut net_thread.connections[slot];
         let is_due = connection.note(Ready {
             slot,
@@ -214,7 +234,6 @@ mod tests {
         });
         assert!(is_due);
         net_thread.due.push(slot);
-        theirs
     }
 
     /// One turn of a net thread that has a connection of each of these messages: what had been sent when each was served.
@@ -255,6 +274,28 @@ mod tests {
             };
             assert!(found == expected && is_over == messages.contains(&PANICS));
         }
+    }
+
+    #[test]
+    fn answers_do_not_wait_for_a_connection_whose_last_call_took_long() {
+        let local = Watched {
+            clock: Arc::new(Mutex::new(Instant::now())),
+            peers: Arc::default(),
+            sent: Arc::default(),
+        };
+        let mut net_thread = net_thread(local.clone());
+        for messages in [LONG, CALL] {
+            let theirs = connect(&mut net_thread, &[messages]);
+            local.peers.lock().unwrap().push(theirs);
+        }
+        net_thread.take_turns();
+        for slot in [1, 0] {
+            let kind = [LONG, CALL][slot];
+            local.peers.lock().unwrap()[slot].write_all(&[kind]).unwrap();
+            note(&mut net_thread, slot);
+        }
+        net_thread.take_turns();
+        assert_eq!(*local.sent.lock().unwrap(), [0, 1, 2, 3]);
     }
 
     #[test]
