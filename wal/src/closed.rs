@@ -2,6 +2,7 @@
 //!
 //! Whether one is needed is for its keeper to say. Invariant: the oldest goes first and for good, so that a crash leaves no hole.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -154,17 +155,19 @@ impl Log {
             return Ok(());
         };
         let path = segment_path(&self.dir, oldest.first_sequence);
-        let removed = self.disk.remove(&path);
-        removed
-            .and_then(|()| self.disk.sync_dir(&self.dir))
-            .map_err(|source| {
-                Arc::new(Error::Write {
-                    file: path,
-                    action: "remove the segment, which is not needed any more,",
-                    source,
-                })
-            })?;
+        let failed = |source| {
+            Arc::new(Error::Write {
+                file: path.clone(),
+                action: "remove the segment, which is not needed any more,",
+                source,
+            })
+        };
+        match self.disk.remove(&path) {
+            Err(source) if source.kind() != io::ErrorKind::NotFound => return Err(failed(source)),
+            _ => {}
+        }
+        // It is gone, whether or not that is on the disk yet: a start that finds it again passes over what it holds.
         self.closed.remove(0);
-        Ok(())
+        self.disk.sync_dir(&self.dir).map_err(failed)
     }
 }
