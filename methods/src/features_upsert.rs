@@ -292,7 +292,7 @@ mod tests {
             bytes: 90,
             more: 20,
             max: 100,
-            has_log: true,
+            can_be_folded: true,
         };
         check(
             full,

@@ -221,7 +221,7 @@ impl Committer {
                 bytes: bytes(self),
                 more: needed,
                 max: self.bytes_max,
-                has_log: self.log.is_some(),
+                can_be_folded: self.log.is_some() && self.state.newest.load(Ordering::Relaxed) == 0,
             }),
             false => Ok(needed),
         }

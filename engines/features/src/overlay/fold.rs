@@ -46,10 +46,12 @@ pub fn fold(
     version: u64,
     fold: &Fold<'_>,
 ) -> Result<Option<(Summary, Folded)>, Error> {
-    fold_share(base, table_dir, version, fold, &|_| true)
+    let read = read(&base, fold)?;
+    write(base, table_dir, version, fold, &|_| true, read)
 }
 
-/// As [`fold`], but of the keys alone that `holds` says yes to: those of the node that the base is for.
+/// As [`fold`], but of the keys alone that `holds` says yes to: those of the node that the base is for. A log of upserts over nodes is
+/// refused.
 ///
 /// # Errors
 /// As [`fold`].
@@ -60,7 +62,26 @@ pub fn fold_share(
     fold: &Fold<'_>,
     holds: &dyn Fn(u64) -> bool,
 ) -> Result<Option<(Summary, Folded)>, Error> {
-    let (found, folded) = read(&base, fold)?;
+    let read = read(&base, fold)?;
+    if read.0.stamp.is_some() {
+        return Err(Error::Overlay {
+            path: fold.log.to_path_buf(),
+            problem: "its upserts went to several servers, and a version does not say which of two rows of a key is newer, so it is not \
+                folded: build a version from sources that have all rows, or give the overlay a ttl_ms"
+                .to_owned(),
+        });
+    }
+    write(base, table_dir, version, fold, holds, read)
+}
+
+fn write(
+    base: Arc<Table>,
+    table_dir: &Path,
+    version: u64,
+    fold: &Fold<'_>,
+    holds: &dyn Fn(u64) -> bool,
+    (found, folded): (Found, Folded),
+) -> Result<Option<(Summary, Folded)>, Error> {
     let known = base.folded().filter(|known| known.history == folded.history);
     let floor = known.map_or(0, |known| known.sequence);
     if folded.sequence <= floor {

@@ -239,7 +239,7 @@ fn a_full_overlay_refuses_what_makes_it_grow() {
                 bytes: 153,
                 more: 51,
                 max: 170,
-                has_log: true,
+                can_be_folded: true,
             }
         ),
         "{refused}"

@@ -51,7 +51,7 @@ pub enum UpsertError {
     #[error(
         "the overlay is full: its rows take {bytes} bytes of memory, the upsert needs {more} more, and {max} are allowed; raise \
          bytes_max, {}",
-        way_out(*has_log)
+        way_out(*can_be_folded)
     )]
     Full {
         /// What its rows take now.
@@ -61,7 +61,7 @@ pub enum UpsertError {
         /// The limit.
         max: u64,
         /// Whether there is something to fold.
-        has_log: bool,
+        can_be_folded: bool,
     },
     /// The queue before the log is full or closed, or the log thread ended.
     #[error(transparent)]
@@ -80,8 +80,8 @@ pub enum UpsertError {
     ReadOnly(Arc<millpond_wal::Error>),
 }
 
-fn way_out(has_log: bool) -> &'static str {
-    match has_log {
+fn way_out(can_be_folded: bool) -> &'static str {
+    match can_be_folded {
         true => "or fold them into a version (`millpond features fold`) and activate it",
         false => "or have rows show for a shorter time (ttl_ms)",
     }

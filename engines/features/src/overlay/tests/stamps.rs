@@ -132,6 +132,25 @@ fn what_was_folded_is_not_undone_and_what_another_server_misses_is_kept() {
 }
 
 #[test]
+fn a_log_of_upserts_over_nodes_is_not_folded() {
+    let bed = Bed::new(|_| ());
+    upsert(&bed, &[1], Some(1.0), stamp(0));
+    // The last one may still fail, so a fold does not look at it.
+    upsert(&bed, &[2], Some(1.0), stamp(1));
+    let fold_of = Fold {
+        log: bed.section.path.as_deref().unwrap(),
+        sequence: None,
+        ttl_ms: None,
+        shards: 1,
+    };
+    let base = Arc::new(Table::open_version(&bed.dir(), None).unwrap());
+    let refused = fold_share(base, &bed.dir(), 2, &fold_of, &|_| true);
+    let refused = refused.unwrap_err().to_string();
+    assert!(refused.contains("went to several servers"), "{refused}");
+    assert!(Table::open_version(&bed.dir(), Some(2)).is_err());
+}
+
+#[test]
 fn rows_of_another_layout_are_refused() {
     let bed = Bed::new(|_| ());
     let of = |layout, rows: usize| Upsert::of_stored(&bed.table, layout, vec![1], vec![0; rows], stamp(0));
