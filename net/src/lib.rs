@@ -42,7 +42,7 @@ pub use quiet::{LeftOut, Quiet};
 pub use remote::RemoteAddr;
 pub use session::{Front, Fronts, Goodbye, Local, Mark, Match, Ports, Received, Session, Turn};
 pub use timers::{Overdue, Timeouts};
-pub use tls::{OutwardTls, OutwardTlsFiles, Tls, TlsFile, TlsFiles, TlsKeys, TlsTo, Validity};
+pub use tls::{OutwardTls, OutwardTlsFiles, Tls, TlsFile, TlsFiles, TlsKeys, TlsStream, TlsTo, Validity};
 #[doc(hidden)]
 pub use tracing;
 

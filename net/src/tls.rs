@@ -11,7 +11,7 @@ mod problem;
 mod validity;
 
 pub(crate) use layer::TlsLayer;
-pub use outward::{OutwardTls, OutwardTlsFiles, TlsKeys, TlsTo};
+pub use outward::{OutwardTls, OutwardTlsFiles, TlsKeys, TlsStream, TlsTo};
 pub use validity::Validity;
 
 use crate::Error;

@@ -17,6 +17,13 @@ impl Node {
     }
 }
 
+/// The host that a certificate has to name, of HOST:PORT; of an IPv6 address without its brackets.
+pub fn host_of(place: &str) -> &str {
+    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    bare.unwrap_or(host)
+}
+
 /// Whether a node may have this address: "HOST:PORT", "unix:PATH" or "tls://HOST:PORT".
 ///
 /// # Errors

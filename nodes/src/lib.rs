@@ -48,7 +48,7 @@ mod split;
 mod spread;
 mod stamps;
 
-pub use address::{TLS, check_address};
+pub use address::{TLS, check_address, host_of};
 pub use current::CurrentMap;
 pub use error::Error;
 pub use fan_out::{CopyId, FanOut, Missing, Outcome, ToSend, Verdict};

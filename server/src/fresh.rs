@@ -8,10 +8,13 @@
 mod link;
 mod peer;
 mod standing;
+mod stream;
 
 use crate::nodes::Spread;
 use crate::{Error, Shared};
+use link::Link;
 use millpond_calls::Nodes;
+use millpond_net::OutwardTls;
 use millpond_nodes::{BucketMap, Node, NodeIndex};
 use millpond_threads::join_by;
 use millpond_wire_frame::Limits;
@@ -46,6 +49,8 @@ struct Following {
     /// Tables that are spread and have fresh rows here.
     tables: Vec<String>,
     limits: Limits,
+    /// Files of `[nodes.tls]`, which the thread that follows the map reads again.
+    tls: Option<Arc<OutwardTls>>,
     token: Option<String>,
     lease: Duration,
     standings: Mutex<Standings>,
@@ -86,6 +91,7 @@ impl CatchingUp {
             limits: Limits {
                 frame_bytes_max: config.server.frame_bytes_max,
             },
+            tls: spread.tls(),
             token: section.token.shown().map(str::to_owned),
             lease,
             standings: Mutex::new(Standings::new(times, Instant::now())),
@@ -123,6 +129,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Following {
+    fn link(&self) -> Link {
+        Link::new(self.limits, self.tls.clone())
+    }
+
     fn is_begun(&self) -> bool {
         let map = self.nodes.map().map_or(0, |map| map.version());
         self.nodes.fresh.holds(map, Instant::now())

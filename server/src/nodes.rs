@@ -110,6 +110,11 @@ impl Spread {
         let (nodes, names) = (Arc::clone(&self.nodes), Arc::clone(&self.names));
         Box::new(NodePool::new(nodes, names, self.pool.clone()))
     }
+
+    /// What connections to nodes by TLS begin with.
+    pub(crate) fn tls(&self) -> Option<Arc<OutwardTls>> {
+        self.pool.tls.clone()
+    }
 }
 
 /// What the thread is told.

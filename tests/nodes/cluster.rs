@@ -70,7 +70,8 @@ impl Cluster {
         cluster
     }
 
-    /// Writes the configuration of a node that takes upserts.
+    /// Writes the configuration of a node that takes upserts. It has not `PATIENCE`, unless `more` says so: tests have nodes stand
+    /// still, and those that call them go on when `answer_timeout_ms` is over.
     pub fn configure_fresh(&self, name: &str, more: &str) {
         self.write(
             name,
@@ -166,6 +167,14 @@ impl Cluster {
         self.names.push(name);
     }
 
+    /// Starts a node more that takes upserts.
+    pub fn join_fresh(&mut self, name: &'static str, more: &str) {
+        self.make(name, 1);
+        self.configure_fresh(name, more);
+        self.nodes.push(self.run(name));
+        self.names.push(name);
+    }
+
     /// The node of that name.
     pub fn node(&self, name: &str) -> &Millpond {
         let at = self.names.iter().position(|found| *found == name).unwrap();
@@ -182,7 +191,7 @@ impl Cluster {
 
 /// How long servers wait for one another: longer than a busy machine keeps a node that runs from answering. A node that is killed is
 /// lost at once.
-const PATIENCE: &str = "connect_timeout_ms = 50000\nanswer_timeout_ms = 50000\n";
+pub const PATIENCE: &str = "connect_timeout_ms = 50000\nanswer_timeout_ms = 50000\n";
 
 /// Where a server of the cluster is called by the others.
 pub fn socket(folder: &Path, name: &str) -> PathBuf {

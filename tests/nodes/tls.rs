@@ -1,6 +1,7 @@
 //! Nodes that are called by TLS: certificates of both sides, and what is said where they do not agree.
 
-use super::cluster::{Cluster, check_rows, some_keys, write_map_of};
+use super::cluster::{Cluster, PATIENCE, check_rows, some_keys, write_map_of};
+use super::upserts::{firsts, upsert, upsert_call};
 use crate::harness::Millpond;
 use serde_json::json;
 use std::path::Path;
@@ -71,19 +72,44 @@ fn wait_for_error(server: &Millpond, words: &str) {
     }
 }
 
+fn tls_port(server: &Millpond) -> &str {
+    server.tls.as_deref().unwrap()
+}
+
+/// Writes a map of "a" and "b" at those ports of the host, with as many replicas as before; all servers go by it then.
+fn publish(
+    cluster: &Cluster,
+    proxy: Option<&Millpond>,
+    version: u64,
+    host: &str,
+    port: fn(&Millpond) -> &str,
+) {
+    let address = |name: &str| {
+        let (_, port) = port(cluster.node(name)).rsplit_once(':').unwrap();
+        format!("tls://{host}:{port}")
+    };
+    let nodes = [("a", address("a")), ("b", address("b"))];
+    let replicas = cluster.map().replicas(0).len();
+    write_map_of(cluster.folder.path(), version, &nodes, replicas);
+    for server in cluster.nodes.iter().chain(proxy) {
+        server.wait_for_metric(&format!("millpond_nodes_map_version {version}"));
+    }
+}
+
+/// A cluster that has no server yet. Ports are known once they are bound: until then the nodes of its map are elsewhere.
+fn unplaced(replicas: usize) -> Cluster {
+    let cluster = Cluster::start(&[], 1);
+    let nodes = [("a", "127.0.0.1:1".into()), ("b", "127.0.0.1:2".into())];
+    write_map_of(cluster.folder.path(), 1, &nodes, replicas);
+    cluster
+}
+
 #[test]
 fn nodes_are_called_by_tls_and_an_error_says_what_keeps_them_apart() {
     let files = tempfile::tempdir().unwrap();
     let folder = files.path();
     make_certificates(folder, &["a", "b", "stranger"]);
-    let mut cluster = Cluster::start(&[], 1);
-    // Ports are known once they are bound: until then the nodes of the map are elsewhere.
-    write_map_of(
-        cluster.folder.path(),
-        1,
-        &[("a", "127.0.0.1:1".into()), ("b", "127.0.0.1:2".into())],
-        1,
-    );
+    let mut cluster = unplaced(1);
     for name in ["a", "b"] {
         cluster.make(name, 1);
         let map = format!("map = \"../map.toml\"\nname = \"{name}\"\n");
@@ -92,28 +118,59 @@ fn nodes_are_called_by_tls_and_an_error_says_what_keeps_them_apart() {
     // Who signs the nodes' certificates is not in it yet.
     std::fs::copy(folder.join("stranger.pem"), folder.join("trusted.pem")).unwrap();
     let proxy = cluster.proxy_with(&section(folder, "stranger", "trusted.pem"));
-    let publish = |version, host: &str, port: for<'s> fn(&'s Millpond) -> &'s str| {
-        let address = |name| {
-            format!(
-                "tls://{host}:{}",
-                port(cluster.node(name)).rsplit_once(':').unwrap().1
-            )
-        };
-        let nodes = [("a", address("a")), ("b", address("b"))];
-        write_map_of(cluster.folder.path(), version, &nodes, 1);
-        for server in cluster.nodes.iter().chain([&proxy]) {
-            server.wait_for_metric(&format!("millpond_nodes_map_version {version}"));
-        }
-    };
-    publish(2, "localhost", |server| server.tls.as_deref().unwrap());
+    publish(&cluster, Some(&proxy), 2, "localhost", tls_port);
     look_up(cluster.node("a"));
     look_up(cluster.node("b"));
     wait_for_error(&proxy, "name its authority in nodes.tls.ca");
     // Files that have changed are read again.
     std::fs::copy(folder.join("all.pem"), folder.join("trusted.pem")).unwrap();
     look_up(&proxy);
-    publish(3, "127.0.0.1", |server| server.tls.as_deref().unwrap());
+    publish(&cluster, Some(&proxy), 3, "127.0.0.1", tls_port);
     wait_for_error(&proxy, "or write that name as nodes.tls.server_name");
-    publish(4, "localhost", |server| &server.addr);
+    publish(&cluster, Some(&proxy), 4, "localhost", |server| &server.addr);
     wait_for_error(&proxy, "address a port that speaks TLS");
+}
+
+#[test]
+fn a_node_that_is_called_by_tls_alone_has_what_it_missed_before_it_answers() {
+    let files = tempfile::tempdir().unwrap();
+    let folder = files.path();
+    make_certificates(folder, &["a", "b", "proxy"]);
+    let mut cluster = unplaced(2);
+    // One replica is enough to go on without the other, which a start waits for.
+    let lenient = format!("{PATIENCE}upsert_acks = 1\n");
+    for name in ["a", "b"] {
+        // Nobody is at the other's address: that is not waited for.
+        let more = format!("{lenient}catch_up_ms_max = 1\n{}", node_section(folder, name));
+        cluster.join_fresh(name, &more);
+        let more = format!(
+            "{lenient}catch_up_ms_max = 120000\n{}",
+            node_section(folder, name)
+        );
+        cluster.configure_fresh(name, &more);
+    }
+    publish(&cluster, None, 2, "localhost", tls_port);
+    let proxy = cluster.proxy_with(&section(folder, "proxy", "all.pem"));
+    let keys: Vec<u64> = (0..30).collect();
+    let check = |cluster: &Cluster, map: u64, value: f64| {
+        for server in &cluster.nodes {
+            assert_eq!(firsts(server, &keys, Some(map)), vec![Some(value); keys.len()]);
+        }
+    };
+    let answer = upsert(&proxy, &upsert_call(&keys, 1.0));
+    assert_eq!(answer["replicas"], 2, "{answer}");
+    check(&cluster, 2, 1.0);
+    // Each start has a port of its own, which the map says only later: the node asks the other one all the same.
+    for (map, value) in [(3, 2.0), (4, 3.0)] {
+        cluster.node("a").signal("KILL");
+        upsert(cluster.node("b"), &upsert_call(&keys, value));
+        cluster.restart("a");
+        check(&cluster, map - 1, value);
+        cluster
+            .node("a")
+            .wait_for("millpond_nodes_caught_up_rows_total", |rows| rows >= 30);
+        publish(&cluster, Some(&proxy), map, "localhost", tls_port);
+        upsert(&proxy, &upsert_call(&keys, value + 10.0));
+        check(&cluster, map, value + 10.0);
+    }
 }

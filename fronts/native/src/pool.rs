@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use millpond_calls::{NodeCall, NodeError, Nodes, Outbound, Service};
 use millpond_fronts_answer::{Reach, Serving};
 use millpond_net::{Outward, OutwardTls, Remote, TlsTo};
-use millpond_nodes::{BucketMap, Node, RetryOptions, TLS};
+use millpond_nodes::{BucketMap, Node, RetryOptions, TLS, host_of};
 use millpond_wire_frame::Limits;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -345,13 +345,6 @@ fn remotes<'t>(text: &'t str, names: &HashMap<String, Vec<SocketAddr>>) -> Vec<(
         .into_iter()
         .map(|address| (Remote::Inet(address), host))
         .collect()
-}
-
-/// Of HOST:PORT; of an IPv6 address without its brackets.
-fn host_of(place: &str) -> &str {
-    let host = place.rsplit_once(':').map_or(place, |(host, _)| host);
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    bare.unwrap_or(host)
 }
 
 impl Link {

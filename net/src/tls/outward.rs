@@ -1,7 +1,11 @@
 //! TLS of the connections that this side opens: whom it trusts, who it is, and what to do where they do not agree.
 //!
-//! It opens nothing. Its invariant: nobody is trusted whom neither a named file nor, where none is named, the system's names; what a
-//! failure says holds no address.
+//! It opens nothing: bytes go through `TlsLayer` on net threads, and through [`TlsStream`] elsewhere. Its invariant: nobody
+//! is trusted whom neither a named file nor, where none is named, the system's names; what a failure says holds no address.
+
+mod stream;
+
+pub use stream::TlsStream;
 
 use super::files::{Stamps, certificates, private_key};
 use super::layer::Side;
@@ -266,12 +270,19 @@ impl Side for Opener {
     }
 
     fn explain(&self, error: Option<&rustls::Error>) -> Option<String> {
+        Some(self.keys.explain(error))
+    }
+}
+
+impl TlsKeys {
+    /// Why a handshake failed, and which key helps; no error where the other side ended it without a word.
+    fn explain(self, error: Option<&rustls::Error>) -> String {
         let TlsKeys {
             authorities,
             certificate,
             server_name,
             ..
-        } = self.keys;
+        } = self;
         let what = match error {
             None => "it closed the connection during the handshake; address a port that speaks TLS".to_owned(),
             Some(error) => match error {
@@ -301,7 +312,7 @@ impl Side for Opener {
                 error => error.to_string(),
             },
         };
-        Some(format!("TLS failed: {what}"))
+        format!("TLS failed: {what}")
     }
 }
 

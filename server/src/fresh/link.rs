@@ -3,13 +3,14 @@
 //! Calls of net threads go by `fronts/native`, which never waits. Its invariant: after an error there is no connection; the next
 //! call opens one.
 
+use super::stream::Stream;
+use millpond_net::OutwardTls;
 use millpond_nodes::Node;
 use millpond_wire_frame::{Awaited, Encoding, FrameKind, Limits, Parsed};
 use millpond_wire_payload::{Map, Payload};
 use millpond_wire_schema::{Code, Field, Status};
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs as _};
-use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What is read at once.
@@ -49,6 +50,8 @@ impl From<io::Error> for LinkError {
 /// See this module.
 pub(super) struct Link {
     limits: Limits,
+    /// What connections by TLS begin with.
+    tls: Option<Arc<OutwardTls>>,
     open: Option<Open>,
 }
 
@@ -58,14 +61,10 @@ struct Open {
     input: Vec<u8>,
 }
 
-enum Stream {
-    Inet(TcpStream),
-    Unix(UnixStream),
-}
-
 impl Link {
-    pub(super) fn new(limits: Limits) -> Link {
-        Link { limits, open: None }
+    pub(super) fn new(limits: Limits, tls: Option<Arc<OutwardTls>>) -> Link {
+        let open = None;
+        Link { limits, tls, open }
     }
 
     /// Calls a method of the node; an answer comes within `most`, or an error.
@@ -79,7 +78,7 @@ impl Link {
         let until = Instant::now() + most;
         let mut open = match self.open.take() {
             Some(open) => open,
-            None => Open::to(node, until)?,
+            None => Open::to(node, self.tls.as_ref(), until)?,
         };
         let mut payload = Vec::new();
         let encoder = &mut millpond_wire_payload::Encoder::new(&mut payload, Encoding::Msgpack, false);
@@ -111,17 +110,14 @@ fn add_token(payload: &mut Vec<u8>, token: &str) {
 }
 
 impl Open {
-    fn to(node: &Node, until: Instant) -> Result<Open, LinkError> {
+    fn to(node: &Node, tls: Option<&Arc<OutwardTls>>, until: Instant) -> Result<Open, LinkError> {
         let mut last = LinkError::Lost(
-            "it has no address that can be used: servers ask each other for fresh rows at IP:PORT, unix:PATH or a name, without TLS"
+            "it has no address that can be used: servers call each other at IP:PORT, unix:PATH, a name or, with nodes.tls, \
+             tls://HOST:PORT"
                 .to_owned(),
         );
-        for address in node
-            .addresses
-            .iter()
-            .filter(|address| !address.starts_with("tls://"))
-        {
-            match Stream::to(address, until) {
+        for address in node.usable_addresses(tls.is_some()) {
+            match Stream::to(address, tls, until) {
                 Ok(stream) => {
                     return Ok(Open {
                         stream,
@@ -146,7 +142,7 @@ impl Open {
             .awaited
             .write(&mut out, Encoding::Msgpack, method, payload, ());
         written.map_err(|(error, ())| LinkError::Lost(error.to_string()))?;
-        self.stream.set_timeout(until)?;
+        self.stream.set_until(until);
         self.stream.write_all(&out)?;
         self.input.clear();
         loop {
@@ -160,7 +156,6 @@ impl Open {
                 Ok(Parsed::Partial { .. }) => {}
                 Err(error) => return Err(LinkError::Lost(format!("it sent what is no answer: {error}"))),
             }
-            self.stream.set_timeout(until)?;
             let mut chunk = vec![0; CHUNK_BYTES];
             let count = self.stream.read(&mut chunk)?;
             if count == 0 {
@@ -185,69 +180,6 @@ fn read<A: Field>(status: u8, encoding: Encoding, bytes: &[u8]) -> Result<A::Of<
     }
     let (answer, _) = A::decode(&payload).map_err(unread)?;
     Ok(A::own(answer))
-}
-
-impl Stream {
-    fn to(address: &str, until: Instant) -> io::Result<Stream> {
-        if let Some(path) = address.strip_prefix("unix:") {
-            return UnixStream::connect(path).map(Stream::Unix);
-        }
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for address in address.to_socket_addrs()? {
-            match TcpStream::connect_timeout(&address, left(until)) {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
-                    return Ok(Stream::Inet(stream));
-                }
-                Err(error) => last = error,
-            }
-        }
-        Err(last)
-    }
-
-    /// A read or a write from now on ends by then.
-    fn set_timeout(&self, until: Instant) -> io::Result<()> {
-        if Instant::now() >= until {
-            return Err(io::ErrorKind::TimedOut.into());
-        }
-        let left = Some(left(until));
-        match self {
-            Stream::Inet(stream) => stream
-                .set_read_timeout(left)
-                .and_then(|()| stream.set_write_timeout(left)),
-            Stream::Unix(stream) => stream
-                .set_read_timeout(left)
-                .and_then(|()| stream.set_write_timeout(left)),
-        }
-    }
-}
-
-/// Never zero, which would stand for no limit.
-fn left(until: Instant) -> Duration {
-    let left = until.saturating_duration_since(Instant::now());
-    left.max(Duration::from_millis(1))
-}
-
-impl Read for Stream {
-    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Stream::Inet(stream) => stream.read(bytes),
-            Stream::Unix(stream) => stream.read(bytes),
-        }
-    }
-}
-
-impl Write for Stream {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Stream::Inet(stream) => stream.write(bytes),
-            Stream::Unix(stream) => stream.write(bytes),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -287,7 +219,7 @@ mod tests {
             run: None,
             seen: Vec::new(),
         };
-        let mut link = Link::new(Limits::default());
+        let mut link = Link::new(Limits::default(), None);
         let mut ask = || {
             let most = Duration::from_millis(50);
             link.call::<schema::Call<'_>, schema::Answer<'_>>(&node, ("features.missed", None), &call, most)

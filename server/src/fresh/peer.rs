@@ -51,7 +51,7 @@ impl std::fmt::Display for TakeError {
 impl Peer {
     pub(super) fn new(following: Arc<Following>, node: Node) -> Peer {
         Peer {
-            link: Link::new(following.limits),
+            link: following.link(),
             following,
             node,
             run: None,
@@ -76,7 +76,7 @@ impl Peer {
                 && *node != self.node
             {
                 self.node = node.clone();
-                self.link = Link::new(self.following.limits);
+                self.link = self.following.link();
             }
         }
     }

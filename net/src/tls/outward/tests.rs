@@ -6,6 +6,8 @@ use super::*;
 use crate::layer::{Layer, Opened};
 use crate::{Counters, RemoteAddr};
 use rustls::server::UnbufferedServerConnection;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
 
 const KEYS: TlsKeys = TlsKeys {
     authorities: "nodes.tls.ca",
@@ -213,4 +215,62 @@ fn a_port_without_tls_and_a_file_that_is_none_are_told() {
         found.contains("\"no name\" is no name") && found.contains("nodes.tls.server_name"),
         "{found}"
     );
+}
+
+/// Asks a server, of a thread that waits, for the bytes that it is sent.
+fn echoed(outward: &Arc<OutwardTls>, serve: impl FnOnce(TcpStream) + Send) -> std::io::Result<Vec<u8>> {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    std::thread::scope(|scope| {
+        scope.spawn(move || serve(listener.accept().unwrap().0));
+        let socket = TcpStream::connect(address).unwrap();
+        let mut stream = outward.to("localhost").unwrap().over(socket)?;
+        stream.write_all(b"a call")?;
+        stream.flush()?;
+        let mut bytes = Vec::new();
+        stream.read_to_end(&mut bytes)?;
+        Ok(bytes)
+    })
+}
+
+#[test]
+fn a_thread_that_waits_is_told_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = made(folder.path(), "server");
+    let (other, other_key) = made(folder.path(), "other");
+    let tls = Tls::read(TlsFiles {
+        certificate: file(&certificate),
+        private_key: file(&key),
+        client_certificates: Some(file(&other)),
+        client_certificates_required: true,
+    });
+    let config = tls.unwrap().with(|current| Arc::clone(&current.config));
+    let serve = |socket: TcpStream| {
+        let connection = rustls::ServerConnection::new(Arc::clone(&config)).unwrap();
+        let mut stream = rustls::StreamOwned::new(connection, socket);
+        let mut bytes = [0; 6];
+        // It ends without a word, as a process that is killed.
+        if stream.read_exact(&mut bytes).is_ok() {
+            stream.write_all(&bytes).unwrap();
+            stream.flush().unwrap();
+        }
+    };
+    let known = outward(Some(certificate.clone()), Some((other.clone(), other_key)));
+    assert_eq!(echoed(&known, serve).unwrap(), b"a call");
+    let check = |outward: &Arc<OutwardTls>, serve: &(dyn Fn(TcpStream) + Sync), words: &str| {
+        let failure = echoed(outward, serve).unwrap_err().to_string();
+        assert!(failure.contains(words), "{failure}");
+    };
+    let stranger = outward(Some(certificate), None);
+    check(
+        &stranger,
+        &serve,
+        "a certificate that it trusts in nodes.tls.certificate",
+    );
+    check(
+        &outward(Some(other), None),
+        &serve,
+        "name its authority in nodes.tls.ca",
+    );
+    check(&stranger, &drop, "address a port that speaks TLS");
 }
