@@ -80,6 +80,7 @@ fn take(merge: &mut Merge, asked: &Asked, node: usize, answer: &[u8]) -> bool {
         table: "t",
         keys: positions.len(),
         at_version: asked.at_version,
+        pooled: None,
         beside: 0,
     };
     let before = (merge.version(), merge.found().to_vec(), merge.values().to_vec());

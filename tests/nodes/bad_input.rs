@@ -54,6 +54,17 @@ fn a_call_that_is_wrong_is_answered_as_one_server_answers_it() {
     let proxy = Millpond::start(&cluster.path("proxy"), &["server.frame_bytes_max=65536"]);
     let too_many: Vec<u64> = (0..6_000).collect();
     check(&proxy, json!({"table": "films", "keys": too_many}), 413, "");
+    // So are the rows of bags, however few keys they have.
+    let mut offsets = vec![0; 6_000];
+    offsets.push(1);
+    let bags = json!({"table": "films", "keys": [1], "pool": "sum", "offsets": offsets});
+    check(&proxy, bags.clone(), 413, "72000 bytes");
+    let mut halves = bags;
+    halves["type"] = json!("f16");
+    let (status, answer) = proxy.call("features.lookup", &halves);
+    assert_eq!(status, 200, "{answer}");
+    let two = json!({"lookups": [halves, halves]});
+    check(&proxy, two, 413, "72000 bytes");
 }
 
 #[test]

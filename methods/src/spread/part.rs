@@ -21,11 +21,15 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// Bytes of its rows so far.
+    /// Bytes of its rows so far, before they are pooled or after, whichever are more.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Part::Done(whole) => whole.values.len(),
-            Part::Nodes(nodes) => nodes.merge.values().len(),
+            Part::Nodes(nodes) => {
+                let pooled = nodes.pooled.as_ref();
+                let pooled = pooled.map_or(0, |pooled| pooled.answer_bytes(nodes.merge.dim()));
+                nodes.merge.values().len().max(pooled)
+            }
         }
     }
 }
@@ -113,6 +117,7 @@ impl Nodes {
             table: &self.ask.table,
             keys: fan.positions(copy).len(),
             at_version,
+            pooled: self.pooled.as_ref(),
             beside,
         };
         let rows = |part: &schema::Part<'_>| Outcome::Rows {

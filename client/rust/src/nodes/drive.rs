@@ -297,6 +297,7 @@ impl Drive {
                     table: &self.asked.lookup.table,
                     keys: self.fan_out.positions(sent.copy).len(),
                     at_version: sent.at_version,
+                    pooled: self.asked.pooled.as_ref(),
                     beside: 0,
                 },
             ),

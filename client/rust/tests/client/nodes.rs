@@ -351,6 +351,14 @@ async fn an_answer_that_would_be_too_large_is_an_error_of_the_call() {
         status.code == Code::TooLarge && status.ex.contains("1600 bytes"),
         "{error}"
     );
+    // So is one of many bags, however few keys they have.
+    let call = Lookup {
+        pool: Pool::Sum,
+        offsets: [vec![0; 200], vec![1]].concat(),
+        ..lookup([1])
+    };
+    let error = client.lookup(&call, None).await.unwrap_err();
+    assert!(error.to_string().contains("1600 bytes"), "{error}");
     // No node is to blame.
     assert_eq!(client.counts().failed, 0);
     check(&client.lookup(&lookup(0..199), None).await.unwrap(), 0..199, 1);

@@ -3,7 +3,7 @@
 //! It asks nobody and knows no node. Its invariants: a part that does not fit is refused whole, and it is said whether its node is to
 //! blame; the answer is allocated once, after its size was checked; what it holds is all of one version.
 
-use super::{Header, Missing, Part, RowType, Rows};
+use super::{Header, Missing, Part, Pooled, RowType, Rows};
 use crate::infer::Data;
 use crate::payload::{Encoder, PayloadError, Read};
 use crate::{Code, Status};
@@ -18,6 +18,8 @@ pub struct Asked<'a> {
     pub keys: usize,
     /// The version, where it was to be a certain one.
     pub at_version: Option<u64>,
+    /// How the rows are pooled, where they are: bags may be more than keys.
+    pub pooled: Option<&'a Pooled>,
     /// Bytes of rows that the answer has beside these, of the call's other tables.
     pub beside: usize,
 }
@@ -76,11 +78,13 @@ impl Merge {
     pub fn check(&self, part: &Part<'_>, asked: &Asked<'_>) -> Result<(), Unfit> {
         self.check_shape(part, asked.keys, asked.at_version)?;
         let row_bytes = part.dim.saturating_mul(part.row_type.bytes());
-        let bytes = self.keys.saturating_mul(row_bytes).saturating_add(asked.beside);
+        let pooled = asked.pooled.map_or(0, |pooled| pooled.answer_bytes(part.dim));
+        let bytes = self.keys.saturating_mul(row_bytes).max(pooled);
+        let bytes = bytes.saturating_add(asked.beside);
         if bytes > self.bytes_max {
             let most = self.bytes_max;
             let ex = format!(
-                "the answer would hold {bytes} bytes of rows; the limit is {most} (ask for fewer keys a call)"
+                "the answer would hold {bytes} bytes of rows; the limit is {most} (ask for fewer keys or bags a call)"
             );
             return Err(Unfit::Call(Status::new(Code::TooLarge, ex)));
         }

@@ -60,6 +60,13 @@ impl Pooled {
         self.offsets.len().saturating_sub(1)
     }
 
+    /// What the pooled rows take, where they have so many numbers.
+    pub fn answer_bytes(&self, dim: usize) -> usize {
+        self.bags()
+            .saturating_mul(dim)
+            .saturating_mul(self.row_type.bytes())
+    }
+
     /// As what the pooled numbers are answered.
     pub fn row_type(&self) -> RowType {
         self.row_type

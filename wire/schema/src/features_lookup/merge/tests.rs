@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::Field;
-use crate::features_lookup::Answer;
+use crate::features_lookup::{Answer, Pool};
 use crate::payload::{Encoding, Payload};
 use proptest::prelude::*;
 
@@ -62,6 +62,7 @@ fn asked(keys: usize) -> Asked<'static> {
         table: "films",
         keys,
         at_version: None,
+        pooled: None,
         beside: 0,
     }
 }
@@ -180,6 +181,45 @@ fn a_right_part_that_is_none_of_an_answer_is_not_its_nodes_fault() {
     check(RowType::U8, 0, 0, 0, Ok(()));
     // Rows that vary in length have no places.
     check(RowType::U8, 0, 11, 0, Err(Some(Code::BadArgument)));
+}
+
+#[test]
+fn bags_count_where_they_are_more_than_keys() {
+    let check = |bags: usize, row_type, beside, expected: Result<(), &str>| {
+        let merge = Merge::new(1, Pooled::ASKED, 100);
+        let part = Part {
+            version: 1,
+            active: 1,
+            dim: 2,
+            row_type: Pooled::ASKED,
+            found: vec![1].into(),
+            values: vec![0; 8].into(),
+        };
+        let offsets = [vec![0; bags], vec![1]].concat();
+        let pooled = Pooled::of(Pool::Sum, offsets, row_type).unwrap();
+        let asked = Asked {
+            pooled: Some(&pooled),
+            beside,
+            ..asked(1)
+        };
+        let found = merge.check(&part, &asked).map_err(|unfit| match unfit {
+            Unfit::Call(status) if status.code == Code::TooLarge => status.ex,
+            unfit => panic!("{unfit:?}"),
+        });
+        match (&found, expected) {
+            (Ok(()), Ok(())) => {}
+            (Err(ex), Err(words)) if ex.contains(words) => {}
+            _ => panic!("{bags} bags of {row_type:?} beside {beside}: {found:?}"),
+        }
+    };
+    check(1, RowType::F16, 92, Ok(()));
+    // Its row is wider before it is pooled.
+    check(1, RowType::F16, 93, Err("101 bytes"));
+    check(12, RowType::F32, 4, Ok(()));
+    check(12, RowType::F32, 5, Err("101 bytes"));
+    check(13, RowType::F32, 0, Err("104 bytes"));
+    check(25, RowType::Bf16, 0, Ok(()));
+    check(7, RowType::F64, 0, Err("112 bytes"));
 }
 
 #[test]
