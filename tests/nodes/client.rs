@@ -83,7 +83,8 @@ fn texts_are_hashed_where_the_call_is_split() {
         writer.push_text(text, &[at as f32 + 1.0]).unwrap();
     }
     writer.finish().unwrap();
-    let text = "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[features.words]\npath = \"words\"\n";
+    let text = "[server]\nlisten = \"127.0.0.1:0\"\n[admin]\nlisten = \"127.0.0.1:0\"\n[features.words]\npath = \"words\"\n\
+                [access.tokens.reader]\ntoken = \"a-secret\"\nmethods = [\"features.lookup\", \"features.inspect\"]\n";
     std::fs::write(folder.path().join("millpond.toml"), text).unwrap();
     let server = Millpond::start(folder.path(), &[]);
     let map = folder.path().join("map.toml");
@@ -92,8 +93,12 @@ fn texts_are_hashed_where_the_call_is_split() {
         server.addr
     );
     std::fs::write(&map, text).unwrap();
-    let payload = json!({"table": "words", "texts": ["three", "none", "one"]});
-    let found = answered(&payload, &["--map", map.to_str().unwrap()]);
+    let mut payload = json!({"table": "words", "texts": ["three", "none", "one"]});
+    let options = ["--map", map.to_str().unwrap()];
+    refused(&payload, &options, "token");
+    // It opens what a node is asked about the table, too.
+    payload["_token"] = json!("a-secret");
+    let found = answered(&payload, &options);
     assert_eq!(found, server.call("features.lookup", &payload).1);
     assert_eq!(found["values"], json!([3.0, 0.0, 1.0]));
 }

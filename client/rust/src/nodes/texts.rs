@@ -5,7 +5,7 @@
 
 use super::any::ask_any;
 use super::{NodesClient, drive};
-use crate::{CallError, Status};
+use crate::{CallError, Status, Token, reserved};
 use millpond_nodes::text_key;
 use millpond_wire_schema::features_inspect as inspect;
 use millpond_wire_schema::features_lookup::{Lookup, Rows};
@@ -91,6 +91,13 @@ impl NodesClient {
         let cluster = self.cluster();
         let options = &self.shared.options;
         let method = FeaturesInspect::NAME;
+        if let Some(Token(token)) = &options.token {
+            let with_token = reserved::with_token(&payload, token);
+            payload = with_token.map_err(|detail| CallError::Unsendable {
+                method: method.to_owned(),
+                detail,
+            })?;
+        }
         let read = |answer: &[u8], node: &str| read(table, answer, node);
         let slot = ask_any(&cluster, method, &payload, left, options, read).await?;
         self.shared.slots.set(table, slot.clone());
