@@ -57,6 +57,7 @@ mod nodes {
     mod etcd;
     mod failing;
     mod lookups;
+    mod texts;
     mod tls;
     mod upserts;
 }

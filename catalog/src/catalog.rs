@@ -153,6 +153,11 @@ impl Catalog {
         }
     }
 
+    /// The version of that number of a table, where it serves or is held.
+    pub fn version(&self, table: &str, version: u64) -> Option<&Arc<Table>> {
+        self.versions(table).find(|table| table.version() == version)
+    }
+
     /// The versions of a table that answer calls which name them: the one that serves, then those that are held.
     pub fn versions<'c>(&'c self, table: &str) -> impl Iterator<Item = &'c Arc<Table>> {
         let held = self.past.get(table).into_iter().flat_map(|past| &past.held);

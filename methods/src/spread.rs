@@ -99,7 +99,8 @@ pub(crate) fn serve(
     let (mut parts, mut bytes) = (Vec::with_capacity(lookups.len()), 0);
     for lookup in lookups {
         parts.push(if is_spread(nodes, &lookup) {
-            Part::Nodes(Box::new(spread(catalog, lookup, bytes_max)?))
+            let pin = route.routing().pins.pin(&lookup.table);
+            Part::Nodes(Box::new(spread(catalog, lookup, pin, bytes_max)?))
         } else {
             Part::Done(Whole::here(Here::begin(catalog, lookup, bytes_max, &mut bytes)?)?)
         });
@@ -120,9 +121,18 @@ pub(crate) fn serve(
     Ok(())
 }
 
-/// What the nodes are to be asked for one lookup.
-fn spread(catalog: &Catalog, lookup: schema::Lookup<'_>, bytes_max: usize) -> Result<part::Nodes, Status> {
-    let table = catalog.tables.get(lookup.table.as_ref());
+/// What the nodes are to be asked for one lookup; `pin` is the version that they are taken to answer from.
+fn spread(
+    catalog: &Catalog,
+    lookup: schema::Lookup<'_>,
+    pin: Option<u64>,
+    bytes_max: usize,
+) -> Result<part::Nodes, Status> {
+    // Texts are hashed as the version does that answers, where it is here.
+    let expected = lookup.at_version.or(pin);
+    let answering = expected.and_then(|version| catalog.version(&lookup.table, version));
+    let table = answering.or_else(|| catalog.tables.get(lookup.table.as_ref()));
+    let texts_of = table.filter(|_| lookup.texts.is_some()).cloned();
     let keys = match (table, &lookup.texts) {
         (Some(table), _) => keys_of(table, lookup.keys, lookup.texts)?,
         (None, None) => lookup.keys.unwrap_or_default(),
@@ -149,7 +159,9 @@ fn spread(catalog: &Catalog, lookup: schema::Lookup<'_>, bytes_max: usize) -> Re
         },
         at_version: lookup.at_version,
     };
-    Ok(part::Nodes::new(ask, pooled, keys, lookup.unique, bytes_max))
+    let mut nodes = part::Nodes::new(ask, pooled, keys, lookup.unique, bytes_max);
+    nodes.texts_of = texts_of;
+    Ok(nodes)
 }
 
 /// What a lookup of this server's own share finds; its table may be none of this server's.

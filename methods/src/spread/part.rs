@@ -6,10 +6,12 @@ use super::route::Route;
 use super::whole::Whole;
 use crate::features_lookup::distinct;
 use millpond_calls::{NodeAnswer, NodeError, OutboundTimer};
+use millpond_engines_features::{Answered, Pool, Projection, Table};
 use millpond_nodes::{CopyId, FanOut, NodeIndex, Outcome};
 use millpond_wire_payload::Payload;
 use millpond_wire_schema::features_lookup::{self as schema, Asked, Merge, Missing, Pooled, Unfit};
 use millpond_wire_schema::{Code, Status};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// A lookup of a call.
@@ -45,6 +47,8 @@ pub(super) struct Nodes {
     is_empty: bool,
     pub(super) fan: Option<FanOut<Status>>,
     merge: Merge,
+    /// As whose texts the call's were hashed to keys, where it has texts.
+    pub(super) texts_of: Option<Arc<Table>>,
     /// Set for the next hedge.
     pub(super) timer: Option<(Instant, OutboundTimer)>,
 }
@@ -74,6 +78,7 @@ impl Nodes {
             inverse,
             is_empty,
             fan: None,
+            texts_of: None,
             timer: None,
         }
     }
@@ -156,18 +161,20 @@ impl Nodes {
         }
     }
 
-    /// Its answer, once it is complete; `default_row` is that of the table's version, for bags without a row.
+    /// Its answer, once it is complete; `here` is a version of a table, where this server has it.
     ///
     /// # Errors
-    /// No node answered, or none has the version that was asked for.
+    /// No node answered, none has the version that was asked for, or the one that answered may hash texts otherwise.
     pub(super) fn finish(
         &mut self,
         route: &Route,
-        default_row: impl FnOnce(&Ask, u64) -> Option<Vec<f32>>,
+        here: impl FnOnce(&str, u64) -> Option<Arc<Table>>,
     ) -> Result<Whole, Status> {
         let missing = self.missing(route)?;
         let merge = std::mem::replace(&mut self.merge, Merge::new(0, self.ask.row_type, 0));
         let (version, dim) = (merge.version().unwrap_or_default(), merge.dim());
+        let table = here(&self.ask.table, version);
+        self.check_texts(version, table.as_deref())?;
         let keys = if self.is_empty { 0 } else { self.keys.len() };
         let mut whole = Whole {
             version,
@@ -182,7 +189,7 @@ impl Nodes {
             missing,
         };
         if let Some(pooled) = &self.pooled {
-            let default_row = default_row(&self.ask, version);
+            let default_row = table.and_then(|table| default_row(&table, &self.ask.columns));
             let missing = self.fan.as_ref().map_or(&[][..], FanOut::missing);
             let missing = missing.iter().flat_map(|left| left.positions.iter().copied());
             whole.values = pooled.of_merged(&merge, default_row, missing);
@@ -195,6 +202,27 @@ impl Nodes {
             }
         }
         Ok(whole)
+    }
+
+    /// Refuses rows of a version that may hash texts otherwise than the call's were: they would be those of other texts, or none.
+    fn check_texts(&self, version: u64, table: Option<&Table>) -> Result<(), Status> {
+        let Some(hashed) = self.texts_of.as_deref().filter(|_| !self.is_empty) else {
+            return Ok(());
+        };
+        if version == hashed.version() || table.is_some_and(|table| table.keys() == hashed.keys()) {
+            return Ok(());
+        }
+        let why = match table {
+            Some(_) => "which hashes texts in another slot",
+            None => "which is not here, so that its slot is not known",
+        };
+        let ex = format!(
+            "the texts were hashed as version {} of table {:?} does, and the nodes answered from version {version}, {why}; try again, \
+             or send `keys`",
+            hashed.version(),
+            self.ask.table
+        );
+        Err(Status::new(Code::NodeUnavailable, ex))
     }
 
     /// The keys without an answer, which count as not found from here on.
@@ -228,6 +256,25 @@ impl Nodes {
         }
         Ok(missing)
     }
+}
+
+/// What a bag without a row is answered: what a table says of one without a key.
+fn default_row(table: &Table, columns: &[String]) -> Option<Vec<f32>> {
+    let mut row = vec![0.0; table.dim()];
+    table
+        .lookup_pooled(&[], &[0, 0], Pool::Sum, &mut row, &mut [])
+        .ok()?;
+    let projection = Projection::new(table.schema(), columns, Answered::F32).ok()?;
+    let mut bytes = vec![0; projection.row_bytes()];
+    projection.write_numbers(&row, &mut bytes);
+    Some(
+        bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|bytes| f32::from_le_bytes(*bytes))
+            .collect(),
+    )
 }
 
 /// Reads the answer of a node.

@@ -9,7 +9,6 @@ use super::route::Route;
 use super::whole::Whole;
 use crate::Engines;
 use millpond_calls::{Calls, Detached, NodeAnswer, NodeCall, NodeError, NodeSink, Outbound, OutboundTimer};
-use millpond_engines_features::Pool;
 use millpond_nodes::{CopyId, NodeIndex, ToSend};
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::features_lookup::{self as schema, write_many};
@@ -226,12 +225,9 @@ impl UnderWay {
         let UnderWay { begun, parts, .. } = self;
         let whole = |part: &mut Part| match part {
             Part::Done(whole) => Ok(whole.take()),
-            Part::Nodes(nodes) => nodes.finish(&begun.route, |ask, version| {
+            Part::Nodes(nodes) => nodes.finish(&begun.route, |table, version| {
                 let catalog = calls.state()?;
-                let mut versions = catalog.versions(&ask.table);
-                let table = versions.find(|table| table.version() == version)?;
-                let names = ask.columns.as_slice();
-                default_row(table, names)
+                catalog.version(table, version).cloned()
             }),
         };
         let whole: Result<Vec<Whole>, Status> = parts.iter_mut().map(whole).collect();
@@ -286,26 +282,6 @@ fn write(whole: &[Whole], is_many: bool, out: &mut Encoder<'_>) {
         [one] if !is_many => one.write(out),
         many => write_many(many, out, Whole::write),
     }
-}
-
-/// What a bag without a row is answered: what a table says of one without a key.
-fn default_row(table: &millpond_engines_features::Table, columns: &[String]) -> Option<Vec<f32>> {
-    use millpond_engines_features::{Answered, Projection};
-    let mut row = vec![0.0; table.dim()];
-    table
-        .lookup_pooled(&[], &[0, 0], Pool::Sum, &mut row, &mut [])
-        .ok()?;
-    let projection = Projection::new(table.schema(), columns, Answered::F32).ok()?;
-    let mut bytes = vec![0; projection.row_bytes()];
-    projection.write_numbers(&row, &mut bytes);
-    Some(
-        bytes
-            .as_chunks()
-            .0
-            .iter()
-            .map(|bytes| f32::from_le_bytes(*bytes))
-            .collect(),
-    )
 }
 
 /// A copy's sink.

@@ -61,7 +61,7 @@ impl NodesClient {
         };
         let mut slot = match self.shared.slots.get(&lookup.table) {
             Some(slot) => slot,
-            None => self.inspect(&lookup.table, left).await?,
+            None => self.inspect(&lookup.table, None, left).await?,
         };
         for _ in 0..ATTEMPTS_MAX {
             let keys = keys_of(lookup, slot.name.as_deref())?;
@@ -69,20 +69,28 @@ impl NodesClient {
             if rows.version == slot.version {
                 return Ok(rows);
             }
-            let now = self.inspect(&lookup.table, left).await?;
-            if now.name == slot.name {
+            let now = self.inspect(&lookup.table, Some(rows.version), left).await?;
+            // A node that serves another version says nothing of how this one hashes.
+            if now.version == rows.version && now.name == slot.name {
                 return Ok(rows);
             }
             slot = now;
         }
         let ex = format!(
-            "the nodes of table {:?} serve versions that hash texts in different slots; try again once all of them have switched",
+            "no node says in which slot the version that answers hashes the texts of table {:?}; try again once all nodes have switched \
+             to one version, and name none that no node serves (at_version)",
             lookup.table
         );
         Err(CallError::Status(Status::new(Code::NodeUnavailable, ex)))
     }
 
-    async fn inspect(&self, table: &str, left: impl Fn() -> Option<Duration>) -> Result<Slot, CallError> {
+    /// What a node says that serves the version, where one is wanted and a node serves it; else what any node says.
+    async fn inspect(
+        &self,
+        table: &str,
+        wanted: Option<u64>,
+        left: impl Fn() -> Option<Duration>,
+    ) -> Result<Slot, CallError> {
         let call = inspect::Call {
             table: Some(table.to_owned().into()),
         };
@@ -98,8 +106,22 @@ impl NodesClient {
                 detail,
             })?;
         }
-        let read = |answer: &[u8], node: &str| read(table, answer, node);
-        let slot = ask_any(&cluster, method, &payload, left, options, read).await?;
+        let other = Mutex::new(None);
+        let read = |answer: &[u8], node: &str| {
+            let slot = read(table, answer, node)?;
+            if wanted.is_none_or(|wanted| slot.version == wanted) {
+                return Ok(slot);
+            }
+            let ex = format!("node {node:?} serves version {} of table {table:?}", slot.version);
+            *other.lock().unwrap_or_else(PoisonError::into_inner) = Some(slot);
+            Err(CallError::Status(Status::new(Code::NodeUnavailable, ex)))
+        };
+        let asked = ask_any(&cluster, method, &payload, left, options, read).await;
+        let other = other.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let slot = match (asked, other) {
+            (Ok(slot), _) | (Err(_), Some(slot)) => slot,
+            (Err(error), None) => return Err(error),
+        };
         self.shared.slots.set(table, slot.clone());
         Ok(slot)
     }

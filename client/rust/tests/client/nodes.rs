@@ -3,8 +3,9 @@
 use crate::peer::{Peer, answer, hold};
 use millpond_client_rust::schema::features_lookup::{Header, Lookup, Pool, RowType, Rows};
 use millpond_client_rust::schema::payload::{Encoder, Encoding, Payload};
-use millpond_client_rust::schema::{Field as _, infer::Data};
+use millpond_client_rust::schema::{FeaturesInspect, Field as _, Method as _, infer::Data};
 use millpond_client_rust::{BucketMap, CallError, Code, HedgeOptions, NodesClient, NodesOptions, Status};
+use millpond_nodes::text_key;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::net::TcpListener;
@@ -44,8 +45,12 @@ impl Node {
                 tokio::spawn(async move {
                     while let Some(quest) = peer.next().await {
                         let payload = Payload::new(Encoding::Msgpack, &quest.payload).unwrap();
-                        let lookup = Lookup::own(Lookup::decode(&payload).unwrap().0);
                         let now = *does.lock().unwrap();
+                        if quest.method == FeaturesInspect::NAME {
+                            peer.send(&answer(quest.seq.unwrap(), 0, &inspected(now))).await;
+                            continue;
+                        }
+                        let lookup = Lookup::own(Lookup::decode(&payload).unwrap().0);
                         let said = said(now, &lookup);
                         asked.lock().unwrap().push(lookup);
                         match said {
@@ -116,6 +121,48 @@ fn said(does: Does, lookup: &Lookup<'_>) -> Option<(u8, Vec<u8>)> {
         }
     });
     Some((0, payload))
+}
+
+/// What a node says of its table: each version hashes texts in a slot of its own.
+fn inspected(does: Does) -> Vec<u8> {
+    let Does::Serve(version, _) = does else {
+        panic!("{does:?} is not asked for its tables")
+    };
+    let mut payload = Vec::new();
+    Encoder::new(&mut payload, Encoding::Msgpack, false).map(|out| {
+        out.key("tables");
+        out.items([version].into_iter(), |out, version| {
+            out.map(|out| {
+                for (key, text) in [("table", "films"), ("slot", &slot(version))] {
+                    out.key(key);
+                    out.text(text);
+                }
+                for key in [
+                    "version",
+                    "dim",
+                    "rows",
+                    "bytes",
+                    "resident_bytes",
+                    "created",
+                    "age_s",
+                ] {
+                    out.key(key);
+                    out.uint(version);
+                }
+                for key in ["held", "columns"] {
+                    out.key(key);
+                    out.items([0_u64; 0].into_iter(), |out, number| out.uint(number));
+                }
+                out.key("cut");
+                out.bool(false);
+            });
+        });
+    });
+    payload
+}
+
+fn slot(version: u64) -> String {
+    format!("of version {version}")
 }
 
 fn error(code: Code) -> (u8, Vec<u8>) {
@@ -307,6 +354,44 @@ async fn no_call_mixes_versions() {
         panic!("{error}")
     };
     assert_eq!(status.code, Code::VersionGone);
+}
+
+#[tokio::test]
+async fn texts_are_looked_up_by_the_hashes_of_the_version_that_answers() {
+    let texts = || (0..60).map(|at| format!("text {at}"));
+    let call = Lookup {
+        keys: None,
+        texts: Some(texts().map(|text| text.into_bytes().into()).collect()),
+        ..lookup([])
+    };
+    let keys = |version| texts().map(move |text| text_key(&slot(version), text.as_bytes()));
+    // Nodes that are ahead hash otherwise; one of the others says how the version does that answers.
+    for _ in 0..10 {
+        let (nodes, client) = nodes(1).await;
+        nodes[0].does(Does::Serve(2, Some(1)));
+        nodes[2].does(Does::Serve(2, Some(1)));
+        check(&client.lookup(&call, None).await.unwrap(), keys(1), 1);
+        nodes[1].does(Does::Serve(2, Some(1)));
+        // Its answer says that it has switched, with the next version or the one before.
+        let rows = client.lookup(&call, None).await.unwrap();
+        check(&rows, keys(rows.version), rows.version);
+        check(&client.lookup(&call, None).await.unwrap(), keys(2), 2);
+    }
+    // Nobody says how a version hashes that is only held.
+    let (nodes, client) = nodes(1).await;
+    nodes.iter().for_each(|node| node.does(Does::Serve(2, Some(1))));
+    let held = Lookup {
+        at_version: Some(1),
+        ..call
+    };
+    let error = client.lookup(&held, None).await.unwrap_err();
+    let CallError::Status(status) = &error else {
+        panic!("{error}")
+    };
+    assert!(
+        status.code == Code::NodeUnavailable && status.ex.contains("in which slot"),
+        "{error}"
+    );
 }
 
 #[tokio::test]
