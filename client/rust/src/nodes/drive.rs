@@ -11,6 +11,7 @@ use millpond_nodes::{CopyId, FanOut, NodeIndex, Outcome, ToSend};
 use millpond_wire_schema::features_lookup::{
     self as schema, Lookup, Merge, Missing, Part, Pool, Pooled, RowType, Rows, Unfit,
 };
+use millpond_wire_schema::infer::Data;
 use millpond_wire_schema::payload::{Encoder, Encoding, Payload};
 use millpond_wire_schema::{FeaturesLookup, Field as _, Method as _};
 use std::sync::Arc;
@@ -113,7 +114,7 @@ pub(super) async fn look_up(
     counted: &Arc<Counted>,
 ) -> Result<Rows<'static>, CallError> {
     if asked.keys.is_empty() {
-        return of_no_keys(&cluster, &asked, options).await;
+        return of_no_keys(&cluster, &asked, asked.lookup.clone(), options).await;
     }
     let merge = Merge::new(asked.keys.len(), asked.row_type(), options.answer_bytes_max);
     let begun = {
@@ -133,7 +134,7 @@ pub(super) async fn look_up(
     let call = Drive {
         cluster,
         asked,
-        node_timeout: options.node_timeout,
+        options: options.clone(),
         counted: counted.clone(),
         fan_out,
         merge,
@@ -153,12 +154,13 @@ pub(super) async fn look_up(
 async fn of_no_keys(
     cluster: &Cluster,
     asked: &Asked,
+    lookup: Lookup<'static>,
     options: &NodesOptions,
 ) -> Result<Rows<'static>, CallError> {
     let payload = asked.written(&Lookup {
         keys: Some(Vec::new()),
         map: Some(cluster.map().version()),
-        ..asked.lookup.clone()
+        ..lookup
     })?;
     let read = |answer: &[u8], node: &str| read_whole(answer, node);
     ask_any(
@@ -182,7 +184,7 @@ fn read_whole(answer: &[u8], node: &str) -> Result<Rows<'static>, CallError> {
 struct Drive {
     cluster: Arc<Cluster>,
     asked: Asked,
-    node_timeout: Duration,
+    options: NodesOptions,
     counted: Arc<Counted>,
     fan_out: FanOut<CallError>,
     merge: Merge,
@@ -191,17 +193,27 @@ struct Drive {
 
 impl Drive {
     async fn run(mut self, answer: oneshot::Sender<Result<Rows<'static>, CallError>>) {
-        let ended = self.until_complete().await;
+        let mut ended = self.until_complete().await;
         if let Err(error) = &ended {
             // What still comes is reported, and its rows are not looked at.
             self.fan_out
                 .expire(&mut self.cluster.routing(), |_| error.clone());
         }
         let missing = self.missing();
+        let mut default_row = None;
+        if ended.is_ok() && missing.is_empty() {
+            match self.default_row().await {
+                Ok(row) => default_row = row,
+                Err(error) => ended = Err(error),
+            }
+        }
         let pooled = self.asked.pooled.as_ref().map(|pooled| {
             let positions = self.fan_out.missing().iter();
             let missing = positions.flat_map(|left| left.positions.iter().copied());
-            (pooled.row_type(), pooled.of_merged(&self.merge, None, missing))
+            (
+                pooled.row_type(),
+                pooled.of_merged(&self.merge, default_row, missing),
+            )
         });
         let merge = std::mem::replace(&mut self.merge, Merge::new(0, RowType::None, 0));
         let rows = match (ended, merge.version()) {
@@ -219,6 +231,30 @@ impl Drive {
             let _ = self.on(sent, ended);
         }
         self.fan_out.abandon(&mut self.cluster.routing());
+    }
+
+    /// What a bag without a key is answered, where none of the call's keys says it: any node does.
+    async fn default_row(&self) -> Result<Option<Vec<f32>>, CallError> {
+        let pooled = self.asked.pooled.as_ref();
+        if !pooled.is_some_and(|pooled| pooled.lacks_default_row(&self.merge)) {
+            return Ok(None);
+        }
+        let rows = of_no_keys(
+            &self.cluster,
+            &self.asked,
+            Lookup {
+                at_version: self.merge.version(),
+                pool: Pool::Sum,
+                offsets: vec![0, 0],
+                row_type: Pooled::ASKED,
+                ..self.asked.lookup.clone()
+            },
+            &self.options,
+        );
+        match rows.await?.values {
+            Data::F32(row) => Ok(Some(row)),
+            _ => Ok(None),
+        }
     }
 
     /// Sends and hears, until every key is answered or missing.
@@ -255,7 +291,7 @@ impl Drive {
                 .asked
                 .payload(keys, sent.at_version, self.cluster.map().version());
             let left = self.asked.left();
-            let (cluster, timeout) = (self.cluster.clone(), self.node_timeout);
+            let (cluster, timeout) = (self.cluster.clone(), self.options.node_timeout);
             self.copies.spawn(async move {
                 let Some(client) = cluster.client(sent.node) else {
                     let error = CallError::Map("a node is not in its map".to_owned());

@@ -96,12 +96,18 @@ fn said(does: Does, lookup: &Lookup<'_>) -> Option<(u8, Vec<u8>)> {
     if version != serves && Some(version) != holds {
         return Some(error(Code::VersionGone));
     }
+    // Bags are asked for where they have no key.
+    let rows = match lookup.pool {
+        Pool::None => keys.len(),
+        _ => lookup.offsets.len() - 1,
+    };
+    assert!(lookup.pool == Pool::None || keys.is_empty());
     let header = Header {
         version,
         dim: 2,
         row_type: RowType::F32,
         keys: keys.len(),
-        rows: keys.len(),
+        rows,
         inverse: None,
         overlay_sequence: None,
         active: (version != serves).then_some(serves),
@@ -110,6 +116,10 @@ fn said(does: Does, lookup: &Lookup<'_>) -> Option<(u8, Vec<u8>)> {
     let mut payload = Vec::new();
     let out = &mut Encoder::new(&mut payload, Encoding::Msgpack, false);
     header.write(out, |found, values| {
+        if lookup.pool != Pool::None {
+            values.copy_from_slice(&[-1.0_f32, -2.0].map(f32::to_le_bytes).concat().repeat(rows));
+            return;
+        }
         for (at, (key, row)) in keys.iter().zip(values.chunks_exact_mut(8)).enumerate() {
             found[at / 8] |= ((key % 2) as u8) << (at % 8);
             let numbers = if key % 2 == 1 {
@@ -471,6 +481,15 @@ async fn bags_are_pooled_over_all_nodes() {
     check(Pool::Mean, RowType::F64, Data::F64(means)).await;
     let largest = vec![5.0, 1.0, 0.0, 0.0, 0.0, 0.0, 9.0, 1.0];
     check(Pool::Max, RowType::F32, Data::F32(largest)).await;
+    // Where no key says what an empty bag is answered, a node does.
+    let call = Lookup {
+        pool: Pool::Sum,
+        row_type: RowType::F64,
+        offsets: vec![0, 0, 2],
+        ..lookup([1, 3])
+    };
+    let rows = client.lookup(&call, None).await.unwrap();
+    assert_eq!(rows.values, Data::F64(vec![-1.0, -2.0, 4.0, 2.0]));
 }
 
 #[tokio::test]

@@ -88,6 +88,13 @@ impl Pooled {
         })
     }
 
+    /// Whether a bag has no key, and no key of the call says what it is answered: that is the row of a key that is not there.
+    pub fn lacks_default_row(&self, merge: &Merge) -> bool {
+        let mut bags = self.offsets.windows(2);
+        bags.any(|bag| matches!(bag, [start, end] if start == end))
+            && merge.absent_row(std::iter::empty()).is_none()
+    }
+
     fn pool(&self, rows: &Unpooled<'_>) -> Vec<u8> {
         let mut out = Vec::with_capacity(self.bags() * rows.dim * self.row_type.bytes());
         let mut sums = vec![0.0_f32; rows.dim];
