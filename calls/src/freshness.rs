@@ -23,6 +23,8 @@ millpond_metrics::counters! {
                 "Times this node took from another one what it may have missed."),
             pub rows: u64 = counter("millpond_nodes_caught_up_rows_total",
                 "Rows and removals that it had missed and took then."),
+            pub behind_folds: u64 = counter("millpond_nodes_behind_folds_rows_total",
+                "Rows and removals that it had missed and could not take, because it has folded newer ones."),
             pub alone: u64 = gauge("millpond_nodes_unheard",
                 "Replicas of this node's buckets that do not answer: what they have and this node misses is not known."),
             pub missing: u64 = gauge("millpond_nodes_missing",
@@ -57,6 +59,7 @@ pub struct Freshness {
     noted: Mutex<Noted>,
     catch_ups: AtomicU64,
     rows: AtomicU64,
+    behind_folds: AtomicU64,
     alone: AtomicU64,
     upserts_without: AtomicU64,
 }
@@ -81,6 +84,7 @@ impl Freshness {
             noted: Mutex::default(),
             catch_ups: AtomicU64::new(0),
             rows: AtomicU64::new(0),
+            behind_folds: AtomicU64::new(0),
             alone: AtomicU64::new(0),
             upserts_without: AtomicU64::new(0),
         }
@@ -134,10 +138,19 @@ impl Freshness {
         self.map.load(Ordering::Acquire) > 0
     }
 
-    /// It took so many rows from another node.
-    pub fn caught_up(&self, rows: u64) {
+    /// It has all that another node has.
+    pub fn caught_up(&self) {
         self.catch_ups.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It took so many rows from another node.
+    pub fn took(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// It did not take so many rows that another node has, as it has folded newer ones.
+    pub fn left_behind(&self, rows: u64) {
+        self.behind_folds.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// So many replicas do not answer.
@@ -235,6 +248,7 @@ impl Freshness {
             catching_up: follows && self.until_us.load(Ordering::Acquire) <= self.us(now),
             catch_ups: self.catch_ups.load(Ordering::Relaxed),
             rows: self.rows.load(Ordering::Relaxed),
+            behind_folds: self.behind_folds.load(Ordering::Relaxed),
             alone: self.alone.load(Ordering::Relaxed),
             missing: missing.len() as u64,
             upserts_without: self.upserts_without.load(Ordering::Relaxed),

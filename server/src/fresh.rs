@@ -9,6 +9,7 @@ mod link;
 mod peer;
 mod standing;
 mod stream;
+mod written;
 
 use crate::nodes::Spread;
 use crate::{Error, Shared};

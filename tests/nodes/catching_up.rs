@@ -52,6 +52,29 @@ fn a_node_that_was_away_has_what_it_missed_before_it_answers() {
 }
 
 #[test]
+fn a_log_that_takes_little_at_a_time_loses_nothing_of_what_a_node_missed() {
+    let mut cluster = Cluster::start_fresh(&["a", "b"], 2, LENIENT);
+    cluster.node("b").signal("KILL");
+    let config = cluster.path("b").join("millpond.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let overlay = "[features.films.overlay]\n";
+    std::fs::write(
+        &config,
+        text.replace(overlay, &format!("{overlay}queue_max = 1\n")),
+    )
+    .unwrap();
+    let keys: Vec<u64> = (0..100).collect();
+    for key in &keys {
+        upsert(cluster.node("a"), &upsert_call(&[*key], 2.0));
+    }
+    cluster.restart("b");
+    assert_eq!(firsts(cluster.node("b"), &keys, Some(1)), vec![Some(2.0); 100]);
+    cluster
+        .node("b")
+        .wait_for("millpond_nodes_caught_up_rows_total", |rows| rows >= 100);
+}
+
+#[test]
 fn a_node_that_stood_still_has_what_it_missed_before_it_answers() {
     let cluster = Cluster::start_fresh(&["a", "b"], 2, LENIENT);
     let proxy = cluster.proxy_with("upsert_acks = 1\n");

@@ -4,19 +4,15 @@
 //! question that was asked after all that it named before was taken.
 
 use super::link::{Link, LinkError};
+use super::written::write;
 use super::{Following, PAGE_MAX, QUESTIONS};
-use millpond_engines_features::{Overlay, Stamp, Table, Upsert, UpsertError, Upserted};
 use millpond_nodes::Node;
 use millpond_wire_schema::{
     FeaturesFresh, FeaturesMissed, Method as _, features_fresh as fresh, features_missed as missed,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::mpsc::sync_channel;
 use std::time::{Duration, Instant};
-
-/// Upserts that wait for this node's log at a time.
-const WAITING_MAX: usize = 64;
 
 /// See this module.
 pub(super) struct Peer {
@@ -32,10 +28,12 @@ pub(super) struct Peer {
 }
 
 /// Why a table's rows could not be taken.
-enum TakeError {
+pub(super) enum TakeError {
     /// The node does not give them.
     Link(LinkError),
-    /// This node cannot write them.
+    /// What it gives fits no table of this node.
+    Unfit(String),
+    /// This node cannot write them now, which says nothing of the other one.
     Here(String),
 }
 
@@ -43,7 +41,7 @@ impl std::fmt::Display for TakeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             TakeError::Link(error) => error.fmt(f),
-            TakeError::Here(why) => f.write_str(why),
+            TakeError::Unfit(why) | TakeError::Here(why) => f.write_str(why),
         }
     }
 }
@@ -126,6 +124,13 @@ impl Peer {
         }
         match self.take_all(wants_all, &answer.missed) {
             Ok(()) => true,
+            // The node has what this one misses, and answers: lookups are left to it for as long as that is so.
+            Err(error @ TakeError::Here(_)) => {
+                self.complain(&format!(
+                    "{error}; lookups are left to that node until this one has its rows"
+                ));
+                false
+            }
             Err(error) => {
                 self.complain(&error.to_string());
                 let is_over = following
@@ -207,7 +212,7 @@ impl Peer {
         if wants_all {
             following.change(|standings| standings.has_all(&self.node.name));
         }
-        following.nodes.fresh.caught_up(count);
+        following.nodes.fresh.caught_up();
         let (node, ms) = (self.node.name.as_str(), began.elapsed().as_millis() as u64);
         tracing::info!(node, rows = count, ms, "caught up with another replica");
         Ok(())
@@ -233,11 +238,12 @@ impl Peer {
                 .call::<fresh::Call<'static>, fresh::Answer<'static>>(&self.node, method, &call, PAGE_MAX);
             let page = page.map_err(TakeError::Link)?;
             if Some(page.run) != self.run {
-                return Err(TakeError::Here("its process is another one".to_owned()));
+                let why = "its process is another one".to_owned();
+                return Err(TakeError::Link(LinkError::Lost(why)));
             }
             let (sequence, forgotten) = *first.get_or_insert((page.sequence, page.forgotten));
             position = page.position;
-            count += self.write(table, page).map_err(TakeError::Here)?;
+            count += write(&following, &self.node.name, table, &page)?;
             if position.is_none() {
                 return Ok((sequence, forgotten, count));
             }
@@ -246,85 +252,4 @@ impl Peer {
             }
         }
     }
-
-    /// Writes what is not here of a page: how many rows and removals.
-    fn write(&self, name: &str, page: fresh::Answer<'_>) -> Result<u64, String> {
-        let Some(catalog) = self
-            .following
-            .shared
-            .calls
-            .state()
-            .map(|state| Arc::clone(&state))
-        else {
-            return Err("this server serves nothing yet".to_owned());
-        };
-        let table = catalog.tables.get(name);
-        let Some((table, overlay)) = table.and_then(|table| Some((table, table.overlay()?))) else {
-            return Err(format!("table {name:?} takes no upserts here"));
-        };
-        let upserts = upserts(table, overlay, page)?;
-        let count = upserts.iter().map(|(count, _)| *count as u64).sum();
-        let mut upserts = upserts.into_iter().map(|(_, upsert)| upsert).peekable();
-        while upserts.peek().is_some() {
-            let (done, ended) = sync_channel::<Result<Upserted, UpsertError>>(WAITING_MAX);
-            for upsert in upserts.by_ref().take(WAITING_MAX) {
-                let done = done.clone();
-                overlay.upsert(upsert, move |result| drop(done.try_send(result)));
-            }
-            drop(done);
-            for result in ended {
-                result.map_err(|error| format!("table {name:?}: {error}"))?;
-            }
-        }
-        Ok(count)
-    }
-}
-
-/// What is not here of one upsert.
-#[derive(Default)]
-struct Missing {
-    keys: Vec<u64>,
-    rows: Vec<u8>,
-    removed: Vec<u64>,
-}
-
-/// The upserts that make up what this node lacks of a page, with how many keys each has: one for each stamp.
-fn upserts(
-    table: &Arc<Table>,
-    overlay: &Overlay,
-    page: fresh::Answer<'_>,
-) -> Result<Vec<(usize, Upsert)>, String> {
-    let row_bytes = table.schema().row_bytes().max(1);
-    let with_rows = page.rows.len() / row_bytes;
-    let mut rows = page.rows.chunks_exact(row_bytes);
-    let mut of_stamps: BTreeMap<Stamp, Missing> = BTreeMap::new();
-    let stamps = page.times.iter().zip(&page.origins);
-    for ((at, key), (time, origin)) in page.keys.iter().enumerate().zip(stamps) {
-        let row = rows.next().filter(|_| at < with_rows);
-        let stamp = Stamp {
-            time: *time,
-            origin: *origin,
-        };
-        if !stamp.is_some() || overlay.has(*key, stamp) {
-            continue;
-        }
-        let missing = of_stamps.entry(stamp).or_default();
-        match row {
-            Some(row) => {
-                missing.keys.push(*key);
-                missing.rows.extend_from_slice(row);
-            }
-            None => missing.removed.push(*key),
-        }
-    }
-    let made = of_stamps.into_iter().map(|(stamp, missing)| {
-        let mut keys = missing.keys;
-        keys.extend(missing.removed);
-        let count = keys.len();
-        let upsert = Upsert::of_stored(table, page.layout, keys, missing.rows, stamp);
-        upsert
-            .map(|upsert| (count, upsert))
-            .map_err(|error| error.to_string())
-    });
-    made.collect()
 }

@@ -1,0 +1,173 @@
+//! Rows of another node, written to this node's own overlay where it does not have them.
+//!
+//! It waits for the log. Its invariants: a page counts as written once the log has answered for all that was missing of it; and a
+//! queue that is full costs time, no row.
+
+use super::Following;
+use super::peer::TakeError;
+use millpond_engines_features::{Overlay, QueueError, Stamp, Table, Upsert, UpsertError, Upserted};
+use millpond_wire_schema::features_fresh as fresh;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::{Duration, Instant};
+
+/// Upserts that wait for this node's log at a time.
+const WAITING_MAX: usize = 64;
+/// Between two tries where the log's queue has no room: twice as long each time, up to a bound.
+const PAUSE_MIN: Duration = Duration::from_millis(1);
+const PAUSE_MAX: Duration = Duration::from_millis(100);
+
+/// What is not here of one upsert.
+#[derive(Default)]
+struct Missing {
+    keys: Vec<u64>,
+    rows: Vec<u8>,
+    removed: Vec<u64>,
+}
+
+/// Writes what is not here of a page of the node `from`: how many rows and removals.
+pub(super) fn write(
+    following: &Following,
+    from: &str,
+    name: &str,
+    page: &fresh::Answer<'_>,
+) -> Result<u64, TakeError> {
+    let catalog = following.shared.calls.state().map(|state| Arc::clone(&state));
+    let Some(catalog) = catalog else {
+        return Err(TakeError::Here("this server serves nothing yet".to_owned()));
+    };
+    let table = catalog.tables.get(name);
+    let Some((table, overlay)) = table.and_then(|table| Some((table, table.overlay()?))) else {
+        return Err(TakeError::Unfit(format!("table {name:?} takes no upserts here")));
+    };
+    let mut pending = missing(table, overlay, page);
+    let (mut taken, mut behind) = (0, 0);
+    let (mut waiting_max, mut pause, mut moved) = (WAITING_MAX, PAUSE_MIN, Instant::now());
+    while !pending.is_empty() {
+        let batch = pending.split_off(pending.len().saturating_sub(waiting_max));
+        let tried = batch.len();
+        let full = hand_over(
+            (name, table, overlay),
+            page.layout,
+            batch,
+            |keys, stamp, upserted| {
+                // What is not there though something newer is said to be was folded away, or is older than what was.
+                let is_here = |key: &&u64| upserted.newer <= stamp || overlay.has(**key, stamp);
+                let here = keys.iter().filter(is_here).count();
+                taken += here as u64;
+                following.nodes.fresh.took(here as u64);
+                behind += (keys.len() - here) as u64;
+            },
+        )?;
+        let Some((why, again)) = full else {
+            (waiting_max, pause) = ((waiting_max * 2).min(WAITING_MAX), PAUSE_MIN);
+            continue;
+        };
+        let now = Instant::now();
+        if again.len() < tried {
+            moved = now;
+        }
+        pending.extend(again);
+        // The node is asked again at least once a lease, so that it is known whether it is there.
+        if now.saturating_duration_since(moved) >= following.lease || following.rests(pause) {
+            return Err(TakeError::Here(format!("table {name:?}: {why}")));
+        }
+        (waiting_max, pause) = ((waiting_max / 2).max(1), (pause * 2).min(PAUSE_MAX));
+    }
+    if behind > 0 {
+        tracing::error!(
+            table = name,
+            node = from,
+            rows = behind,
+            "this node did not take rows that another one has, because it has folded newer ones of its own; serve a version that has \
+             them here too"
+        );
+        following.nodes.fresh.left_behind(behind);
+    }
+    Ok(taken)
+}
+
+/// Upserts for which there was no room, with the log's words.
+type Full = Option<(UpsertError, Vec<(Stamp, Missing)>)>;
+
+/// Hands upserts to the log, and waits for what it says of each: `taken` hears of those that it has.
+fn hand_over(
+    (name, table, overlay): (&str, &Arc<Table>, &Overlay),
+    layout: u64,
+    batch: Vec<(Stamp, Missing)>,
+    mut taken: impl FnMut(&[u64], Stamp, Upserted),
+) -> Result<Full, TakeError> {
+    let (done, ended) = sync_channel::<(usize, Result<Upserted, UpsertError>)>(batch.len());
+    for (at, (stamp, missing)) in batch.iter().enumerate() {
+        let rows = missing.rows.clone();
+        let upsert = Upsert::of_stored(table, layout, missing.all_keys(), rows, *stamp);
+        let upsert = upsert.map_err(|error| TakeError::Unfit(error.to_string()))?;
+        let done = done.clone();
+        overlay.upsert(upsert, move |result| drop(done.try_send((at, result))));
+    }
+    drop(done);
+    let mut batch: Vec<Option<(Stamp, Missing)>> = batch.into_iter().map(Some).collect();
+    let (mut why, mut again) = (None, Vec::new());
+    for (at, result) in ended {
+        let Some((stamp, missing)) = batch.get_mut(at).and_then(Option::take) else {
+            continue;
+        };
+        match result {
+            Ok(upserted) => taken(&missing.all_keys(), stamp, upserted),
+            Err(error) if has_no_room(&error) => {
+                why = Some(error);
+                again.push((stamp, missing));
+            }
+            Err(error) => return Err(TakeError::Here(format!("table {name:?}: {error}"))),
+        }
+    }
+    if batch.iter().any(Option::is_some) {
+        return Err(TakeError::Here(format!("table {name:?}: its log has ended")));
+    }
+    Ok(why.map(|why| (why, again)))
+}
+
+/// Whether a moment later the same may go.
+fn has_no_room(error: &UpsertError) -> bool {
+    use QueueError::{BytesFull, Full, Stands};
+    matches!(
+        error,
+        UpsertError::Queue(Full { .. } | BytesFull { .. } | Stands { .. })
+    )
+}
+
+impl Missing {
+    /// First those with a row.
+    fn all_keys(&self) -> Vec<u64> {
+        [self.keys.as_slice(), &self.removed].concat()
+    }
+}
+
+/// What this node lacks of a page, by stamp: one upsert each.
+fn missing(table: &Table, overlay: &Overlay, page: &fresh::Answer<'_>) -> Vec<(Stamp, Missing)> {
+    let row_bytes = table.schema().row_bytes().max(1);
+    let with_rows = page.rows.len() / row_bytes;
+    let mut rows = page.rows.chunks_exact(row_bytes);
+    let mut of_stamps: BTreeMap<Stamp, Missing> = BTreeMap::new();
+    let stamps = page.times.iter().zip(&page.origins);
+    for ((at, key), (time, origin)) in page.keys.iter().enumerate().zip(stamps) {
+        let row = rows.next().filter(|_| at < with_rows);
+        let stamp = Stamp {
+            time: *time,
+            origin: *origin,
+        };
+        if !stamp.is_some() || overlay.has(*key, stamp) {
+            continue;
+        }
+        let missing = of_stamps.entry(stamp).or_default();
+        match row {
+            Some(row) => {
+                missing.keys.push(*key);
+                missing.rows.extend_from_slice(row);
+            }
+            None => missing.removed.push(*key),
+        }
+    }
+    of_stamps.into_iter().collect()
+}
