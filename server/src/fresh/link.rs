@@ -3,7 +3,7 @@
 //! Calls of net threads go by `fronts/native`, which never waits. Its invariant: after an error there is no connection; the next
 //! call opens one.
 
-use super::stream::Stream;
+use super::stream::{Stream, left};
 use millpond_net::OutwardTls;
 use millpond_nodes::Node;
 use millpond_wire_frame::{Awaited, Encoding, FrameKind, Limits, Parsed};
@@ -53,6 +53,8 @@ pub(super) struct Link {
     /// What connections by TLS begin with.
     tls: Option<Arc<OutwardTls>>,
     open: Option<Open>,
+    /// The address that was reached last: it is tried first.
+    reached: Option<String>,
 }
 
 struct Open {
@@ -63,8 +65,12 @@ struct Open {
 
 impl Link {
     pub(super) fn new(limits: Limits, tls: Option<Arc<OutwardTls>>) -> Link {
-        let open = None;
-        Link { limits, tls, open }
+        Link {
+            limits,
+            tls,
+            open: None,
+            reached: None,
+        }
     }
 
     /// Calls a method of the node; an answer comes within `most`, or an error.
@@ -78,7 +84,7 @@ impl Link {
         let until = Instant::now() + most;
         let mut open = match self.open.take() {
             Some(open) => open,
-            None => Open::to(node, self.tls.as_ref(), until)?,
+            None => Open::to(node, self.tls.as_ref(), &mut self.reached, until)?,
         };
         let mut payload = Vec::new();
         let encoder = &mut millpond_wire_payload::Encoder::new(&mut payload, Encoding::Msgpack, false);
@@ -110,22 +116,38 @@ fn add_token(payload: &mut Vec<u8>, token: &str) {
 }
 
 impl Open {
-    fn to(node: &Node, tls: Option<&Arc<OutwardTls>>, until: Instant) -> Result<Open, LinkError> {
+    /// At one of the node's addresses: each has its part of the time that is left, so that a dead one leaves some to the next.
+    fn to(
+        node: &Node,
+        tls: Option<&Arc<OutwardTls>>,
+        reached: &mut Option<String>,
+        until: Instant,
+    ) -> Result<Open, LinkError> {
         let mut last = LinkError::Lost(
             "it has no address that can be used: servers call each other at IP:PORT, unix:PATH, a name or, with nodes.tls, \
              tls://HOST:PORT"
                 .to_owned(),
         );
-        for address in node.usable_addresses(tls.is_some()) {
-            match Stream::to(address, tls, until) {
+        let mut addresses: Vec<&str> = node.usable_addresses(tls.is_some()).collect();
+        addresses.sort_by_key(|address| reached.as_deref() != Some(*address));
+        for (at, address) in addresses.iter().enumerate() {
+            // The last of the parts is for the question itself.
+            let parts = (addresses.len() - at + 1) as u32;
+            let part = Instant::now() + left(until) / parts;
+            match Stream::to(address, tls, part) {
                 Ok(stream) => {
+                    *reached = Some((*address).to_owned());
                     return Ok(Open {
                         stream,
                         awaited: Awaited::default(),
                         input: Vec::new(),
                     });
                 }
-                Err(error) => last = error.into(),
+                // It is gone where nobody listens at any of them.
+                Err(error) => match LinkError::from(error) {
+                    LinkError::Gone(_) if at > 0 && !matches!(last, LinkError::Gone(_)) => {}
+                    error => last = error,
+                },
             }
         }
         Err(last)
@@ -188,6 +210,7 @@ mod tests {
     use super::*;
     use millpond_wire_payload::Encoder;
     use millpond_wire_schema::features_missed as schema;
+    use std::os::unix::net::UnixStream;
 
     #[test]
     fn a_token_stands_in_the_map() {
@@ -227,5 +250,37 @@ mod tests {
         assert!(matches!(ask(), Err(LinkError::Gone(_))));
         let _listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
         assert!(matches!(ask(), Err(LinkError::Lost(_))));
+    }
+
+    #[test]
+    fn an_address_that_takes_no_connection_leaves_time_to_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let listen = |name: &str| std::os::unix::net::UnixListener::bind(at(name)).unwrap();
+        let (dead, _alive) = (listen("dead"), listen("alive"));
+        rustix::net::listen(&dead, 0).unwrap();
+        let _waiting = UnixStream::connect(at("dead")).unwrap();
+        let address = |name: &str| format!("unix:{}", at(name).display());
+        let node = Node {
+            name: "b".into(),
+            addresses: vec![address("dead"), address("alive")],
+        };
+        let mut reached = None;
+        let until = Instant::now() + Duration::from_secs(2);
+        assert!(Open::to(&node, None, &mut reached, until).is_ok());
+        assert_eq!(reached.as_deref(), Some(&*address("alive")));
+        // Nothing is waited for at the dead one the next time.
+        assert!(Open::to(&node, None, &mut reached, Instant::now()).is_ok());
+        let nobody = Node {
+            name: "b".into(),
+            addresses: vec![address("dead"), address("none")],
+        };
+        let lost = Open::to(
+            &nobody,
+            None,
+            &mut None,
+            Instant::now() + Duration::from_millis(20),
+        );
+        assert!(matches!(lost, Err(LinkError::Lost(_))));
     }
 }

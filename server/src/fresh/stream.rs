@@ -32,15 +32,17 @@ impl Stream {
     /// Connects to an address of a map, by TLS where it says so.
     pub(super) fn to(address: &str, tls: Option<&Arc<OutwardTls>>, until: Instant) -> io::Result<Stream> {
         if let Some(path) = address.strip_prefix("unix:") {
-            let kind = Kind::Unix(UnixStream::connect(path)?);
+            let kind = Kind::Unix(connect_unix(path, until)?);
             return Ok(Stream::Clear(Socket { kind, until }));
         }
         let place = address.strip_prefix(TLS);
         let tls = place.zip(tls).map(|(place, tls)| tls.to(host_of(place)));
         let tls = tls.transpose().map_err(io::Error::other)?;
         let mut last = io::Error::from(io::ErrorKind::NotFound);
-        for address in place.unwrap_or(address).to_socket_addrs()? {
-            let connected = TcpStream::connect_timeout(&address, left(until));
+        let found: Vec<_> = place.unwrap_or(address).to_socket_addrs()?.collect();
+        for (at, address) in found.iter().enumerate() {
+            let part = left(until) / (found.len() - at) as u32;
+            let connected = TcpStream::connect_timeout(address, part.max(Duration::from_millis(1)));
             match connected.and_then(|stream| Stream::over(stream, tls.as_ref(), until)) {
                 Ok(stream) => return Ok(stream),
                 Err(error) => last = error,
@@ -86,8 +88,28 @@ impl Socket {
     }
 }
 
+/// A listener with as many connections before it as may wait would have a usual connect wait without end.
+fn connect_unix(path: &str, until: Instant) -> io::Result<UnixStream> {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    loop {
+        match connect(&socket, &address) {
+            Ok(()) => break,
+            Err(rustix::io::Errno::AGAIN) if Instant::now() < until => {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false)?;
+    Ok(stream)
+}
+
 /// Never zero, which would stand for no limit.
-fn left(until: Instant) -> Duration {
+pub(super) fn left(until: Instant) -> Duration {
     let left = until.saturating_duration_since(Instant::now());
     left.max(Duration::from_millis(1))
 }
