@@ -25,6 +25,8 @@ millpond_metrics::counters! {
                 "Rows and removals that it had missed and took then."),
             pub behind_folds: u64 = counter("millpond_nodes_behind_folds_rows_total",
                 "Rows and removals that it had missed and could not take, because it has folded newer ones."),
+            pub ahead: u64 = counter("millpond_nodes_ahead_rows_total",
+                "Rows and removals that it had missed and refused, because their times are ahead of its clock."),
             pub alone: u64 = gauge("millpond_nodes_unheard",
                 "Replicas of this node's buckets that do not answer: what they have and this node misses is not known."),
             pub missing: u64 = gauge("millpond_nodes_missing",
@@ -60,6 +62,7 @@ pub struct Freshness {
     catch_ups: AtomicU64,
     rows: AtomicU64,
     behind_folds: AtomicU64,
+    ahead: AtomicU64,
     alone: AtomicU64,
     upserts_without: AtomicU64,
 }
@@ -85,6 +88,7 @@ impl Freshness {
             catch_ups: AtomicU64::new(0),
             rows: AtomicU64::new(0),
             behind_folds: AtomicU64::new(0),
+            ahead: AtomicU64::new(0),
             alone: AtomicU64::new(0),
             upserts_without: AtomicU64::new(0),
         }
@@ -151,6 +155,11 @@ impl Freshness {
     /// It did not take so many rows that another node has, as it has folded newer ones.
     pub fn left_behind(&self, rows: u64) {
         self.behind_folds.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// It did not take so many rows that another node has, as no clock has reached their times.
+    pub fn refused_ahead(&self, rows: u64) {
+        self.ahead.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// So many replicas do not answer.
@@ -249,6 +258,7 @@ impl Freshness {
             catch_ups: self.catch_ups.load(Ordering::Relaxed),
             rows: self.rows.load(Ordering::Relaxed),
             behind_folds: self.behind_folds.load(Ordering::Relaxed),
+            ahead: self.ahead.load(Ordering::Relaxed),
             alone: self.alone.load(Ordering::Relaxed),
             missing: missing.len() as u64,
             upserts_without: self.upserts_without.load(Ordering::Relaxed),

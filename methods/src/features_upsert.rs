@@ -141,16 +141,19 @@ fn stamp_of(nodes: &Nodes, copy: &schema::Copy<'_>) -> Result<Stamp, Status> {
         let ex = "key \"copy\": a copy has a time and an origin above 0";
         return Err(Status::new(Code::BadArgument, ex));
     }
-    if stamp.is_ahead(SystemTime::now()) {
+    let now = SystemTime::now();
+    if stamp.is_ahead(now) {
+        let name = nodes.options.name.as_deref().unwrap_or("without a name");
+        let own = Stamp::ms_max(now).saturating_sub(Stamp::AHEAD_MAX.as_millis() as u64);
         let ex = format!(
-            "key \"copy\": the clock of the server that sends it is more than {} s ahead of this node's ({} ms of Unix time); set the \
-             clocks of both",
+            "the clock of the server that sends the copy ({} ms of Unix time) is more than {} s ahead of the clock of node {name:?} \
+             ({own} ms); set both",
+            stamp.ms(),
             Stamp::AHEAD_MAX.as_secs(),
-            stamp.ms()
         );
-        return Err(Status::new(Code::BadArgument, ex));
+        return Err(Status::new(Code::NodeUnavailable, ex));
     }
-    nodes.stamps.observe(stamp.time);
+    nodes.stamps.observe(stamp.time, Stamp::ms_max(now));
     Ok(stamp)
 }
 

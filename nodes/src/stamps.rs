@@ -39,9 +39,12 @@ impl StampClock {
         after(before.unwrap_or_else(|last| last))
     }
 
-    /// Another server gave that time: the next is above it.
-    pub fn observe(&self, time: u64) {
-        self.last.fetch_max(time, Ordering::AcqRel);
+    /// Another server gave that time: the next is above it, unless it is behind `ms_max`, in milliseconds of Unix time. A clock that
+    /// far ahead would put this server's ahead too, and then those of all others.
+    pub fn observe(&self, time: u64, ms_max: u64) {
+        if time >> COUNT_BITS <= ms_max {
+            self.last.fetch_max(time, Ordering::AcqRel);
+        }
     }
 }
 
@@ -55,9 +58,11 @@ mod tests {
         assert_eq!(clock.next(5), 5 << 16);
         assert_eq!(clock.next(5), (5 << 16) + 1);
         assert_eq!(clock.next(4), (5 << 16) + 2);
-        clock.observe(9 << 16);
+        clock.observe(11 << 16, 10);
+        assert_eq!(clock.next(4), (5 << 16) + 3, "it is too far ahead");
+        clock.observe(9 << 16, 10);
         assert_eq!(clock.next(6), (9 << 16) + 1);
-        clock.observe(3);
+        clock.observe(3, 10);
         assert_eq!(clock.next(10), 10 << 16);
         assert_eq!(clock.next(u64::MAX), u64::MAX);
         assert_eq!(clock.origin(), 7);

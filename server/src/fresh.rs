@@ -15,6 +15,7 @@ use crate::nodes::Spread;
 use crate::{Error, Shared};
 use link::Link;
 use millpond_calls::Nodes;
+use millpond_engines_features::Stamp;
 use millpond_net::OutwardTls;
 use millpond_nodes::{BucketMap, Node, NodeIndex};
 use millpond_threads::join_by;
@@ -24,7 +25,7 @@ use standing::{Standings, Times};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Between two looks at what was heard, as a part of the lease.
 const LOOKS: u32 = 8;
@@ -82,7 +83,9 @@ impl CatchingUp {
         if let Some(catalog) = shared.calls.state() {
             // What this server stamps is above all that it has.
             let overlays = catalog.overlays().filter(|(name, _)| tables.contains(name));
-            overlays.for_each(|(_, overlay)| spread.nodes.stamps.observe(overlay.newest()));
+            for (table, overlay) in overlays {
+                observe(spread, table, overlay.newest());
+            }
         }
         let following = Arc::new(Following {
             shared: Arc::clone(shared),
@@ -123,6 +126,21 @@ impl CatchingUp {
         self.following.stop.notify_all();
         self.thread
     }
+}
+
+/// This server's stamps are above that time, which a table has; one that no clock has reached is told.
+fn observe(spread: &Spread, table: &str, time: u64) {
+    let newest = Stamp { time, origin: 0 };
+    let now = SystemTime::now();
+    if newest.is_ahead(now) {
+        tracing::warn!(
+            table,
+            newest_ms = newest.ms(),
+            "the overlay has rows with times that are ahead of this server's clock: upserts of their keys are refused until then; set \
+             the clocks of the nodes"
+        );
+    }
+    spread.nodes.stamps.observe(time, Stamp::ms_max(now));
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -10,7 +10,7 @@ use millpond_wire_schema::features_fresh as fresh;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// Upserts that wait for this node's log at a time.
 const WAITING_MAX: usize = 64;
@@ -42,6 +42,7 @@ pub(super) fn write(
         return Err(TakeError::Unfit(format!("table {name:?} takes no upserts here")));
     };
     let mut pending = missing(table, overlay, page);
+    refuse_ahead(following, (name, from), &mut pending);
     let (mut taken, mut behind) = (0, 0);
     let (mut waiting_max, mut pause, mut moved) = (WAITING_MAX, PAUSE_MIN, Instant::now());
     while !pending.is_empty() {
@@ -86,6 +87,30 @@ pub(super) fn write(
         following.nodes.fresh.left_behind(behind);
     }
     Ok(taken)
+}
+
+/// Leaves out what has times that no clock has reached, as copies of such are refused: it would beat all upserts until then.
+fn refuse_ahead(following: &Following, (name, from): (&str, &str), pending: &mut Vec<(Stamp, Missing)>) {
+    let now = SystemTime::now();
+    let (mut rows, mut newest_ms) = (0, 0);
+    pending.retain(|(stamp, missing)| {
+        let is_ahead = stamp.is_ahead(now);
+        if is_ahead {
+            rows += missing.all_keys().len() as u64;
+            newest_ms = newest_ms.max(stamp.ms());
+        }
+        !is_ahead
+    });
+    if rows > 0 {
+        tracing::error!(
+            table = name,
+            node = from,
+            rows,
+            newest_ms,
+            "another node has rows with times that are ahead of this node's clock: they were not taken; set the clocks of both"
+        );
+        following.nodes.fresh.refused_ahead(rows);
+    }
 }
 
 /// Upserts for which there was no room, with the log's words.

@@ -30,10 +30,15 @@ impl Stamp {
         self.time >> 16
     }
 
-    /// Whether no server whose clock is right gives such a stamp yet.
-    pub fn is_ahead(self, now: SystemTime) -> bool {
+    /// The last millisecond of Unix time of which a server whose clock is right may give a stamp.
+    pub fn ms_max(now: SystemTime) -> u64 {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let most = now.saturating_add(Stamp::AHEAD_MAX).as_millis();
-        u128::from(self.ms()) > most
+        u64::try_from(most).unwrap_or(u64::MAX)
+    }
+
+    /// Whether no server whose clock is right gives such a stamp yet.
+    pub fn is_ahead(self, now: SystemTime) -> bool {
+        self.ms() > Stamp::ms_max(now)
     }
 }

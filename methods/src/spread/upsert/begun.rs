@@ -78,6 +78,29 @@ impl Begun {
         ))
     }
 
+    /// The error where a row of its keys has a stamp that no clock has reached.
+    pub(super) fn behind_ahead(&self, ms: u64) -> Status {
+        let ex = format!(
+            "table {:?}: a replica has a row of its keys with a time that is more than {} s ahead of this server's clock ({ms} ms of Unix \
+             time), and keeps it until then; other keys can be upserted",
+            self.content.table,
+            Stamp::AHEAD_MAX.as_secs()
+        );
+        Status::new(Code::NodeUnavailable, ex)
+    }
+
+    /// The error where this server's own clock was set back.
+    pub(super) fn set_back(&self, stamp: Stamp) -> Status {
+        let ex = format!(
+            "table {:?}: this server's clock was set back: its last upsert has a time that is more than {} s ahead of it now ({} ms of \
+             Unix time); restart it",
+            self.content.table,
+            Stamp::AHEAD_MAX.as_secs(),
+            stamp.ms()
+        );
+        Status::new(Code::NodeUnavailable, ex)
+    }
+
     /// An error with its node's name, which most have already.
     fn said(&self, name: &str, ex: &str) -> String {
         let quoted = format!("node {name:?}");

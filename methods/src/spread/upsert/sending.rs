@@ -98,6 +98,10 @@ impl Sending {
             time: stamps.next(now_ms()),
             origin: stamps.origin(),
         };
+        if self.stamp.is_ahead(SystemTime::now()) {
+            let status = self.begun.set_back(self.stamp);
+            return self.fail(&status, outbound);
+        }
         for at in 0..self.begun.shares.len() {
             if let Some(share) = self.begun.shares.get_mut(at) {
                 share.copied = Copied::Waiting;
@@ -257,7 +261,12 @@ impl Sending {
         });
         let newer = newer.max().unwrap_or_default();
         if newer > self.stamp.time && self.attempt + 1 < ATTEMPTS_MAX {
-            self.begun.nodes.stamps.observe(newer);
+            let most = Stamp::ms_max(SystemTime::now());
+            if newer >> 16 > most {
+                let status = self.begun.behind_ahead(newer >> 16);
+                return self.fail(&status, outbound);
+            }
+            self.begun.nodes.stamps.observe(newer, most);
             self.attempt += 1;
             return self.send_all(shared, outbound, now);
         }
