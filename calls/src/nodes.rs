@@ -60,6 +60,11 @@ pub struct NodesOptions {
     pub give_up: Duration,
 }
 
+impl NodesOptions {
+    /// The longest lease: a node that asks for a longer one gets this, as upserts wait for it.
+    pub const LEASE_MAX: Duration = Duration::from_secs(2);
+}
+
 impl Default for NodesOptions {
     fn default() -> NodesOptions {
         NodesOptions {

@@ -1,9 +1,9 @@
 //! `features.missed`: another node asks whether it missed upserts that this one has taken.
 //! Its invariant: a node that missed something gets no lease, and one that got a lease is told before it gets the next.
 
-use crate::features_upsert::LEASE_MS_MAX;
+use crate::features_upsert::overlay;
 use crate::{Served, at_once};
-use millpond_calls::{Nodes, Served as Call};
+use millpond_calls::{Nodes, NodesOptions, Served as Call};
 use millpond_catalog::Catalog;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, features_missed as schema};
@@ -15,8 +15,12 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         let nodes = nodes_with(call, &decoded.node)?;
         let fresh = &nodes.fresh;
         let seen = decoded.run == Some(fresh.run());
-        let seen = decoded.seen.iter().filter(|_| seen);
-        let lease = Duration::from_millis(decoded.lease_ms.min(LEASE_MS_MAX));
+        // Nobody has seen what is not there yet.
+        let is_there = |seen: &&schema::Seen<'_>| {
+            overlay(catalog, &seen.table).is_ok_and(|(_, own)| seen.sequence <= own.sequence())
+        };
+        let seen = decoded.seen.iter().filter(|_| seen).filter(is_there);
+        let lease = Duration::from_millis(decoded.lease_ms).min(NodesOptions::LEASE_MAX);
         let missed = fresh.ask(
             &decoded.node,
             seen.map(|seen| (&*seen.table, seen.sequence)),

@@ -4,7 +4,7 @@
 
 use crate::features_lookup::keys_of;
 use crate::{Served, find, spread};
-use millpond_calls::{Nodes, Spent};
+use millpond_calls::{Nodes, NodesOptions, Spent};
 use millpond_catalog::Catalog;
 use millpond_engines_features::{Error, Overlay, Stamp, Table, Upsert, UpsertError, Upserted};
 use millpond_wire_payload::{Payload, Reserved};
@@ -16,8 +16,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// What a key takes beside its row while it waits for the log.
 const KEY_BYTES: usize = 24;
-/// The longest lease that is believed.
-pub(crate) const LEASE_MS_MAX: u64 = 600_000;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (mut decoded, reserved) = schema::Call::decode(payload)?;
@@ -182,7 +180,7 @@ fn note(
     reserved: &Reserved<'_>,
 ) -> Result<(), Status> {
     let (_, overlay) = overlay(catalog, table)?;
-    let lease = Duration::from_millis(missed.lease_ms.min(LEASE_MS_MAX));
+    let lease = Duration::from_millis(missed.lease_ms).min(NodesOptions::LEASE_MAX);
     let names = missed.nodes.iter().map(|node| &**node);
     let wait = note_missed(
         nodes,
@@ -196,7 +194,7 @@ fn note(
         durability: overlay.durability().as_str().into(),
         replicas: None,
         newer: None,
-        wait_ms: Some(u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(LEASE_MS_MAX)),
+        wait_ms: Some(u64::try_from(wait.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)),
     };
     call.answer(reserved.trace, |out| schema::Answer::write(&answer, out));
     Ok(())

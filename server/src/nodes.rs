@@ -26,9 +26,8 @@ use std::time::{Duration, Instant, SystemTime};
 const LOOK: Duration = Duration::from_secs(1);
 /// What may wait for the thread: more than etcd says of all nodes of a map at once.
 const TOLD_MAX: usize = 4096;
-/// Bounds of the lease under which lookups of fresh rows are answered.
+/// The shortest lease under which lookups of fresh rows are answered.
 const LEASE_MIN: Duration = Duration::from_millis(200);
-const LEASE_MAX: Duration = Duration::from_secs(2);
 /// How often names are looked up again.
 const LOOK_UP: Duration = Duration::from_secs(15);
 
@@ -101,7 +100,7 @@ pub(crate) fn read_tls(section: &config::Nodes) -> Result<Option<OutwardTls>, Er
 /// How long a node answers lookups of fresh rows without asking the others again: less than others wait for its answers, and no
 /// shorter than a busy machine lets a thread sleep.
 fn lease(section: &crate::config::Nodes) -> Duration {
-    Duration::from_millis(section.answer_timeout_ms / 2).clamp(LEASE_MIN, LEASE_MAX)
+    Duration::from_millis(section.answer_timeout_ms / 2).clamp(LEASE_MIN, NodesOptions::LEASE_MAX)
 }
 
 impl Spread {

@@ -75,6 +75,27 @@ fn a_log_that_takes_little_at_a_time_loses_nothing_of_what_a_node_missed() {
 }
 
 #[test]
+fn nobody_has_seen_upserts_that_are_still_to_come() {
+    let cluster = Cluster::start_fresh(&["a", "b"], 2, LENIENT);
+    cluster.node("b").signal("KILL");
+    write(cluster.node("a"), 2.0);
+    let ask = |more: Value| {
+        let mut call = json!({"node": "b", "lease_ms": 600_000});
+        call.as_object_mut()
+            .unwrap()
+            .extend(more.as_object().unwrap().clone());
+        let (status, answer) = cluster.node("a").call("features.missed", &call);
+        assert_eq!(status, 200, "{answer}");
+        answer
+    };
+    let answer = ask(json!({}));
+    let (run, to) = (&answer["run"], answer["missed"][0]["to"].as_u64().unwrap());
+    let seen = |sequence: u64| ask(json!({"run": run, "seen": [{"table": "films", "sequence": sequence}]}));
+    assert_eq!(seen(1 << 62)["missed"], answer["missed"]);
+    assert_eq!(seen(to)["missed"], json!([]));
+}
+
+#[test]
 fn a_node_that_stood_still_has_what_it_missed_before_it_answers() {
     let cluster = Cluster::start_fresh(&["a", "b"], 2, LENIENT);
     let proxy = cluster.proxy_with("upsert_acks = 1\n");
