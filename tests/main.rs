@@ -8,6 +8,7 @@ mod harness;
 mod commands;
 
 mod serving {
+    mod alike;
     pub(crate) mod arrivals;
     mod bad_input;
     mod batches;

@@ -77,9 +77,9 @@ pub type StateHandler<S> = fn(&<S as Backing>::State, &mut Served<'_, S>, &Paylo
 /// A handler that holds what its section of the configuration says.
 pub type ConfiguredHandler<S> = dyn Fn(&mut Served<'_, S>, &Payload<'_>) -> Result<(), Status> + Send + Sync;
 
-/// Has memory fetched that a call will read, given its payload in msgpack, while another call is served before it. It is a
-/// hint: it reads a payload that nobody has checked yet, and whatever it does changes no answer.
-pub type Ahead<S> = fn(&<S as Backing>::State, &[u8]);
+/// Has memory fetched that calls will read, given their payloads in msgpack, while another call is served before them. It is a
+/// hint: it reads payloads that nobody has checked yet, and whatever it does changes no answer.
+pub type Ahead<S> = fn(&<S as Backing>::State, &[&[u8]]);
 
 /// What serves the calls of a method.
 pub enum Serve<S: Backing> {

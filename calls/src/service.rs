@@ -30,9 +30,9 @@ pub trait Service: Clone + Send + 'static {
     /// - it keeps [`Reply::later`]'s ticket, which any thread answers when the work is done, and may go on after that.
     fn call(&self, call: &Call<'_>, reply: Reply<'_>);
 
-    /// A call of that method comes next on the connection, with this payload: a hint to fetch what it will read.
-    fn look_ahead(&self, method: MethodId, encoding: Encoding, payload: &[u8]) {
-        let _ = (method, encoding, payload);
+    /// Calls of that method come next on the connection, with these payloads: a hint to fetch what they will read.
+    fn look_ahead(&self, method: MethodId, encoding: Encoding, payloads: &[&[u8]]) {
+        let _ = (method, encoding, payloads);
     }
 
     /// Answers an HTTP request of that peer's for a path that is no method's, percent-encoded as it came.
@@ -267,11 +267,11 @@ impl<S: Backing> Service for MethodService<S> {
     }
 
     #[inline]
-    fn look_ahead(&self, method: MethodId, encoding: Encoding, payload: &[u8]) {
+    fn look_ahead(&self, method: MethodId, encoding: Encoding, payloads: &[&[u8]]) {
         if let (Some(ahead), Encoding::Msgpack) = (self.calls.methods.entry(method).ahead, encoding)
             && let Ok(state) = self.state()
         {
-            ahead(&state, payload);
+            ahead(&state, payloads);
         }
     }
 

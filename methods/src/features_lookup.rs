@@ -3,6 +3,7 @@
 //! copied once, to where the answer leaves from.
 
 mod ahead;
+mod alike;
 mod varying;
 
 pub(crate) use ahead::ahead;
@@ -18,6 +19,9 @@ use std::sync::Arc;
 use varying::Varying;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+    if let Some(served) = alike::serve(catalog, call) {
+        return served;
+    }
     let (decoded, reserved) = schema::Call::decode(payload)?;
     let deadline = call.deadline(reserved.deadline_ms)?;
     if let Some(nodes) = call.calls.nodes().filter(|_| !call.arrival.is_rehearsal)
@@ -35,6 +39,12 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             Parts::Many(parts.collect::<Result<_, _>>()?)
         }
     };
+    if let Parts::One(part) = &parts
+        && reserved.deadline_ms.is_none()
+        && reserved.trace.is_none()
+    {
+        alike::note(catalog, call, part);
+    }
     call.set_base64(reserved.base64);
     call.answer(reserved.trace, |out| match &parts {
         Parts::One(part) => part.write(out),
@@ -207,18 +217,17 @@ impl<'c> Part<'c> {
     }
 
     fn look_up(&self, values: &mut [u8], found: &mut [u8]) {
-        let begun = self.table.begin();
-        let hits = match self.row_type {
-            schema::RowType::None => self.table.find(&self.keys, found),
-            _ => self
-                .table
-                .lookup_bytes(&self.keys, &self.projection, values, found),
-        };
-        self.table.count(begun, self.keys.len(), hits);
+        look_up(
+            self.table,
+            &self.projection,
+            self.row_type,
+            &self.keys,
+            (values, found),
+        );
     }
 
-    fn write(&self, out: &mut Encoder<'_>) {
-        let header = schema::Header {
+    fn header(&self) -> schema::Header<'_> {
+        schema::Header {
             version: self.table.version(),
             dim: self.dim(),
             row_type: self.row_type,
@@ -228,7 +237,11 @@ impl<'c> Part<'c> {
             overlay_sequence: self.overlay_sequence,
             active: self.active,
             missing: &[],
-        };
+        }
+    }
+
+    fn write(&self, out: &mut Encoder<'_>) {
+        let header = self.header();
         if let Some(varying) = &self.varying {
             return varying.write(header, out);
         }
@@ -240,6 +253,22 @@ impl<'c> Part<'c> {
             None => self.look_up(values, found),
         });
     }
+}
+
+/// Looks keys up and counts it: what `projection` has of their rows, and the bitmap.
+fn look_up(
+    table: &Table,
+    projection: &Projection,
+    row_type: schema::RowType,
+    keys: &[u64],
+    (values, found): (&mut [u8], &mut [u8]),
+) {
+    let begun = table.begin();
+    let hits = match row_type {
+        schema::RowType::None => table.find(keys, found),
+        _ => table.lookup_bytes(keys, projection, values, found),
+    };
+    table.count(begun, keys.len(), hits);
 }
 
 /// The keys of a call, of texts their hashes.

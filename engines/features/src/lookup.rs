@@ -70,13 +70,17 @@ impl Table {
         })
     }
 
-    /// Begins to fetch what a lookup of `key` will read, where the version is resident; a hint that changes nothing.
-    pub fn prefetch(&self, key: u64) {
-        let hash = hash(key);
+    /// Begins to fetch what lookups of `keys` will read, where the version is resident; a hint that changes nothing. The pilots of
+    /// all are asked for first: where a row lies is known when its pilot is there.
+    pub fn prefetch(&self, keys: &[u64]) {
         // A mapped file may have been cut, and its pages may be on the disk.
         let layers = self.layers().iter().filter(|_| !self.is_mapped());
         for views in layers.filter_map(|layer| layer.views()) {
-            views.of(hash).slot(hash).prefetch();
+            let hashes = keys.iter().map(|key| hash(*key));
+            hashes
+                .clone()
+                .for_each(|hash| views.of(hash).prefetch_pilot(hash));
+            hashes.for_each(|hash| views.of(hash).slot(hash).prefetch());
         }
     }
 

@@ -19,12 +19,12 @@ pub use pool::{Names, NodePool, PoolOptions};
 pub use pusher::PUSH_BYTES_MAX;
 
 use form::Form;
-use millpond_calls::{Call, PushAnswer, Pusher, Service};
+use millpond_calls::{Call, MethodId, PushAnswer, Pusher, Service};
 use millpond_fronts_answer::{Duplex, Serving, answer, refuse, serve};
 use millpond_net::{Front, Match, Received, Session, Turn, limited};
 use millpond_wire_frame::{
     Encoding, Frame, FrameError, FrameKind, FrameProblem, Limits, Parsed, answer_form, parse_frame,
-    payload_of_alike,
+    payloads_of_alike,
 };
 use millpond_wire_schema::{Code, Status};
 use pusher::Line;
@@ -41,6 +41,8 @@ const HELD_BYTES_MAX: usize = 64 << 10;
 const HELD_CALL_BYTES: usize = 128;
 /// Bytes of a payload that is looked at before its turn: longer calls gain nothing by it.
 const AHEAD_BYTES_MAX: usize = 128;
+/// Calls that are looked at before their turns at a time.
+const AHEAD_CALLS_MAX: usize = 8;
 
 /// Bytes of a connection's channel.
 #[cfg(feature = "fpnn-encryption")]
@@ -128,6 +130,8 @@ pub struct Frames {
     called: bool,
     /// `*key` asks for encryption: its bytes came as they are.
     takes_key: bool,
+    /// The next calls that were looked at before their turns.
+    ahead: usize,
     /// It may be called, since somebody asked for the way.
     pushes: Option<Box<Pushes>>,
 }
@@ -162,6 +166,7 @@ impl Frames {
             in_message,
             called: false,
             takes_key: false,
+            ahead: 0,
             pushes: None,
         }
     }
@@ -211,12 +216,12 @@ impl Frames {
             }
         } else {
             let call = local.call(turn, name, encoding, frame.payload);
-            // Tells of the next call where its frame is there already, is short, and calls the same method.
+            self.ahead = self.ahead.saturating_sub(1);
             if let Ok(method) = call.method
-                && let Some(payload) = payload_of_alike(bytes, behind)
-                && payload.len() <= AHEAD_BYTES_MAX
+                && self.ahead == 0
+                && !behind.is_empty()
             {
-                local.service.look_ahead(method, encoding, payload);
+                self.ahead = look_ahead(local, method, encoding, (bytes, behind));
             }
             serve(turn, form, Some(self), |reply| local.service.call(&call, reply));
         }
@@ -337,6 +342,24 @@ impl Frames {
             refuse(turn, form, &Status::new(code, error.to_string()));
         }
     }
+}
+
+/// Tells of the next calls where their frames are there already, are short, and call the same method as the first; returns how many.
+fn look_ahead<S: Service>(
+    local: &Serving<S>,
+    method: MethodId,
+    encoding: Encoding,
+    (call, behind): (&[u8], &[u8]),
+) -> usize {
+    let mut payloads = [[].as_slice(); AHEAD_CALLS_MAX];
+    let short = payloads_of_alike(call, behind).take_while(|payload| payload.len() <= AHEAD_BYTES_MAX);
+    let mut calls = 0;
+    for (place, payload) in payloads.iter_mut().zip(short) {
+        *place = payload;
+        calls += 1;
+    }
+    local.service.look_ahead(method, encoding, &payloads[..calls]);
+    calls
 }
 
 impl Duplex for Frames {

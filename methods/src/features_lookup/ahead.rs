@@ -1,4 +1,4 @@
-//! What a lookup of few keys will read, fetched while the call before it is served.
+//! What lookups of few keys will read, fetched while the call before them is served; and the form that clients send.
 //!
 //! Calls of one key that stand behind each other would each wait for memory; a call of many keys overlaps its own waits. Only a
 //! hint: the payload is read as far as it has the form that clients send, and checked when its turn comes. Its invariant: nothing is
@@ -6,28 +6,39 @@
 
 use millpond_catalog::Catalog;
 
-/// Keys of a call that are fetched; more of them overlap by themselves.
+/// Keys of a call that are fetched, more of which overlap by themselves; and of all calls.
 const KEYS_MAX: usize = 4;
+const ALL_KEYS_MAX: usize = 32;
 /// The first byte of a text shorter than 32 bytes is this and its length; of a map of fewer than 16 entries likewise.
 const TEXT: u8 = 0xa0;
 const MAP: u8 = 0x80;
-/// The byte before the length of a block shorter than 256 bytes.
+/// The byte before the length of a block shorter than 256 bytes; of one shorter than 65,536.
 const BLOCK: u8 = 0xc4;
+const BLOCK16: u8 = 0xc5;
 
-/// Begins to fetch the rows of the payload's first keys.
-pub(crate) fn ahead(catalog: &Catalog, payload: &[u8]) {
-    if let Some((name, keys)) = asked(payload)
-        && let Some(table) = catalog.tables.get(name)
-    {
-        let (keys, _) = keys.as_chunks();
-        for key in keys.iter().take(KEYS_MAX) {
-            table.prefetch(u64::from_le_bytes(*key));
+/// Begins to fetch the rows of the payloads' first keys, in the table of the first of them.
+pub(crate) fn ahead(catalog: &Catalog, payloads: &[&[u8]]) {
+    let mut asked = payloads.iter().map_while(|payload| asked(payload)).peekable();
+    let Some((name, _)) = asked.peek().copied() else {
+        return;
+    };
+    let table = str::from_utf8(name).ok();
+    let Some(table) = table.and_then(|name| catalog.tables.get(name)) else {
+        return;
+    };
+    let (mut places, mut count) = ([0; ALL_KEYS_MAX], 0);
+    for (_, keys) in asked.filter(|(other, _)| *other == name) {
+        let keys = keys.as_chunks().0.iter().take(KEYS_MAX);
+        for (place, key) in places.iter_mut().skip(count).zip(keys) {
+            *place = u64::from_le_bytes(*key);
+            count += 1;
         }
     }
+    table.prefetch(&places[..count]);
 }
 
 /// The table and the block of keys, where the map's entries up to both are of short texts and blocks.
-fn asked(payload: &[u8]) -> Option<(&str, &[u8])> {
+pub(super) fn asked(payload: &[u8]) -> Option<(&[u8], &[u8])> {
     let (&map, mut rest) = payload.split_first()?;
     let (mut table, mut keys) = (None, None);
     for _ in 0..map.checked_sub(MAP).filter(|entries| *entries < 16)? {
@@ -35,7 +46,7 @@ fn asked(payload: &[u8]) -> Option<(&str, &[u8])> {
         (name, rest) = short(rest)?;
         (value, rest) = short(rest)?;
         match name {
-            b"table" => table = str::from_utf8(value).ok(),
+            b"table" => table = Some(value),
             b"keys" => keys = Some(value),
             _ => {}
         }
@@ -51,6 +62,7 @@ fn asked(payload: &[u8]) -> Option<(&str, &[u8])> {
 fn short(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     match bytes {
         [BLOCK, len, rest @ ..] => rest.split_at_checked(usize::from(*len)),
+        [BLOCK16, high, low, rest @ ..] => rest.split_at_checked(u16::from_be_bytes([*high, *low]).into()),
         [first, rest @ ..] if first & 0xe0 == TEXT => rest.split_at_checked(usize::from(first & 0x1f)),
         _ => None,
     }
@@ -66,6 +78,7 @@ mod tests {
         let check = |write: &dyn Fn(&mut Encoder<'_>), expected: Option<(&str, &[u8])>| {
             let mut bytes = Vec::new();
             write(&mut Encoder::new(&mut bytes, Encoding::Msgpack, false));
+            let expected = expected.map(|(table, keys)| (table.as_bytes(), keys));
             assert_eq!(asked(&bytes), expected);
             for len in 0..bytes.len() {
                 // A payload that is cut has no keys, or all of them.

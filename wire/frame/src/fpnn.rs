@@ -155,22 +155,26 @@ fn parse_head(input: &[u8], limits: Limits) -> Result<Result<Head, usize>, Frame
     }))
 }
 
-/// The payload of the call at the front of `behind`, where it is there and the call is like the one at the front of `call`: the same
-/// method, encoding and need of an answer. For who only wants a hint: neither frame is checked, and another one says nothing.
+/// The payloads of the calls at the front of `behind`, as far as they are there and like the one at the front of `call`: the same
+/// method, encoding and need of an answer. For who only wants a hint: no frame is checked.
 #[inline]
-pub fn payload_of_alike<'b>(call: &[u8], behind: &'b [u8]) -> Option<&'b [u8]> {
-    // All of a header but the payload's length, which follows.
-    let (alike, rest) = behind.split_first_chunk::<8>()?;
-    let [.., mtype, ss] = *alike;
-    if mtype != 1 || call.first_chunk() != Some(alike) {
-        return None;
-    }
-    let payload_bytes = u32::from_le_bytes(*rest.first_chunk()?) as usize;
-    let method = HEADER_BYTES + 4..HEADER_BYTES + 4 + usize::from(ss);
-    if behind.get(method.clone())? != call.get(method.clone())? {
-        return None;
-    }
-    behind.get(method.end..)?.get(..payload_bytes)
+pub fn payloads_of_alike<'b>(call: &[u8], mut behind: &'b [u8]) -> impl Iterator<Item = &'b [u8]> {
+    std::iter::from_fn(move || {
+        // All of a header but the payload's length, which follows.
+        let (alike, rest) = behind.split_first_chunk::<8>()?;
+        let [.., mtype, ss] = *alike;
+        if mtype != 1 || call.first_chunk() != Some(alike) {
+            return None;
+        }
+        let payload_bytes = u32::from_le_bytes(*rest.first_chunk()?) as usize;
+        let method = HEADER_BYTES + 4..HEADER_BYTES + 4 + usize::from(ss);
+        if behind.get(method.clone())? != call.get(method.clone())? {
+            return None;
+        }
+        let payload;
+        (payload, behind) = behind.get(method.end..)?.split_at_checked(payload_bytes)?;
+        Some(payload)
+    })
 }
 
 /// How the answer to the call at the front is written and numbered, of which nothing but the header need have come; nothing for

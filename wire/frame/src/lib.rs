@@ -28,7 +28,7 @@ pub mod websocket;
 pub use awaited::{Awaited, Returned};
 pub use error::{FrameError, FrameProblem, HttpError, RespError, WebSocketError};
 pub use fpnn::{
-    Frame, FrameKind, answer_form, begin_answer, finish_answer, parse_frame, payload_of_alike, write_frame,
+    Frame, FrameKind, answer_form, begin_answer, finish_answer, parse_frame, payloads_of_alike, write_frame,
 };
 pub use http::{
     HttpAnswer, HttpProgress, HttpRequest, is_http, parse_http, service_method, service_payload, write_http,

@@ -6,12 +6,14 @@ mod missing;
 mod part;
 mod pooled;
 mod rows;
+mod template;
 
 pub use merge::{Asked, Merge, Unfit};
 pub use missing::Missing;
 pub use part::Part;
 pub use pooled::Pooled;
 pub use rows::{Header, RowType, Rows};
+pub use template::Template;
 
 use crate::declare::{either, schema};
 use crate::field::{Block, Bool, Bytes, Field, List, Optional, OrDefault, Text, UInt};

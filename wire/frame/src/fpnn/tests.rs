@@ -160,13 +160,16 @@ proptest! {
             out
         }).collect();
         let alike = methods[0] == methods[1] && is_json[0] == is_json[1] && is_oneway == [false; 2];
-        let expected = alike.then_some(payloads[1].as_slice());
-        prop_assert_eq!(payload_of_alike(&frames[0], &frames[1]), expected);
+        let expected = |count| vec![payloads[1].clone(); if alike { count } else { 0 }];
+        let found = |behind: &[u8]| payloads_of_alike(&frames[0], behind).map(<[u8]>::to_vec).collect::<Vec<_>>();
+        prop_assert_eq!(found(&frames[1]), expected(1));
+        let three = frames[1].repeat(3);
+        prop_assert_eq!(found(&three), expected(3));
         // With the beginning of another frame behind it.
-        let more = [&frames[1][..], &frames[0][..left.min(frames[0].len())]].concat();
-        prop_assert_eq!(payload_of_alike(&frames[0], &more), expected);
+        let more = [&frames[1][..], &frames[0][..left.min(frames[0].len() - 1)]].concat();
+        prop_assert_eq!(found(&more), expected(1));
         for len in 0..frames[1].len() {
-            prop_assert_eq!(payload_of_alike(&frames[0], &frames[1][..len]), None, "{}", len);
+            prop_assert_eq!(found(&frames[1][..len]), expected(0), "{}", len);
         }
     }
 }

@@ -9,6 +9,7 @@ use crate::infer::{Data, ElementType, read_elements, write_elements};
 use crate::payload::{Encoder, PayloadError, Read, Reader};
 use millpond_tensor::{bf16, f16};
 use std::borrow::Cow;
+use std::ops::Range;
 
 /// As what the numbers of rows come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -337,25 +338,34 @@ impl Header<'_> {
         }
     }
 
+    fn values_bytes(&self) -> usize {
+        self.rows * self.dim * self.row_type.bytes()
+    }
+
+    /// The entries up to the rows: the places of the bitmap and of the rows, all zero.
+    #[inline]
+    pub(super) fn begin(&self, out: &mut Encoder<'_>) -> [Range<usize>; 2] {
+        begin(self.version, self.dim, self.row_type, out);
+        out.key("found");
+        let found = out.zeros(self.keys.div_ceil(8));
+        out.key("values");
+        [found, out.zeros(self.values_bytes())]
+    }
+
     /// Writes what [`Rows`] writes. `fill` receives the bitmap of the keys (⌈keys/8⌉ bytes) and the bytes of the numbers
     /// (rows × dim of them, little-endian), all zero.
     pub fn write(self, out: &mut Encoder<'_>, fill: impl FnOnce(&mut [u8], &mut [u8])) {
-        let found_bytes = self.keys.div_ceil(8);
-        let values_bytes = self.rows * self.dim * self.row_type.bytes();
         if !out.is_binary() {
-            let (mut found, mut values) = (vec![0; found_bytes], vec![0; values_bytes]);
+            let mut found = vec![0; self.keys.div_ceil(8)];
+            let mut values = vec![0; self.values_bytes()];
             fill(&mut found, &mut values);
             let values = self.row_type.numbers(&values).unwrap_or(Data::U8(values));
             let rows = self.rows_of(found, values, None);
             return Rows::write(&rows, out);
         }
         out.map(|out| {
-            begin(self.version, self.dim, self.row_type, out);
-            out.key("found");
-            let found = out.zeros(found_bytes);
-            out.key("values");
-            let values = out.zeros(values_bytes);
-            if let Some([found, values]) = out.places([found, values]) {
+            let places = self.begin(out);
+            if let Some([found, values]) = out.places(places) {
                 fill(found, values);
             }
             end(
