@@ -1,4 +1,5 @@
-"""upserting.py ADDRESS TABLE CALLS PROGRAM ARGUMENT...: becomes PROGRAM, a server, while a child upserts 100 rows of its table in CALLS calls a second.
+"""upserting.py ADDRESS ADMIN TABLE CALLS PROGRAM ARGUMENT...: becomes PROGRAM, a server, while a child upserts 100 rows of its table in CALLS calls a second,
+as long as somebody else looks rows up: the servers of a round live at the same time, and share a core.
 
 The rows are those that the table has already, so that answers can be compared. A call that is refused, or a child that cannot keep its rate, ends the
 server: no figure is of a server that took fewer upserts.
@@ -12,11 +13,13 @@ import struct
 import sys
 import threading
 import time
+import urllib.request
 
 KEYS = 100
 ROWS = 1_000_000
 BATCHES = 500
 IN_FLIGHT_MAX = 256
+WATCH_S = 0.2
 
 
 def text(value):
@@ -70,7 +73,23 @@ def connected(address, server):
     sys.exit()
 
 
-def main(address, table, calls):
+def keys_total(admin):
+    with urllib.request.urlopen(f"http://{admin}/metrics") as page:
+        lines = page.read().decode().splitlines()
+    return sum(float(line.split()[-1]) for line in lines if line.startswith("millpond_table_keys_total{"))
+
+
+def watch(admin, is_asked):
+    """Sets whether keys were asked for since the last look."""
+    before = keys_total(admin)
+    while True:
+        time.sleep(WATCH_S)
+        now = keys_total(admin)
+        is_asked.set() if now > before else is_asked.clear()
+        before = now
+
+
+def main(address, admin, table, calls):
     server, period = os.getppid(), 1 / float(calls)
     stream = connected(address, server)
     while b"warming up" in exchange(stream, frame("features.lookup", 0, ping(table)), False):
@@ -78,8 +97,13 @@ def main(address, table, calls):
     payloads = list(batches(stream, table))
     answered = threading.Semaphore(IN_FLIGHT_MAX)
     threading.Thread(target=take_answers, args=(stream, answered, server), daemon=True).start()
+    is_asked = threading.Event()
+    threading.Thread(target=watch, args=(admin, is_asked), daemon=True).start()
     due = time.monotonic()
     for number in range(sys.maxsize):
+        if not is_asked.is_set():
+            is_asked.wait()
+            due = time.monotonic()
         due += period
         time.sleep(max(0.0, due - time.monotonic()))
         if not answered.acquire(timeout=1) or time.monotonic() > due + 1:
@@ -99,10 +123,10 @@ def take_answers(stream, answered, server):
 
 if __name__ == "__main__":
     if os.fork():
-        os.execv(sys.argv[4], sys.argv[4:])
+        os.execv(sys.argv[5], sys.argv[5:])
     parent = os.getppid()
     try:
-        main(*sys.argv[1:4])
+        main(*sys.argv[1:5])
     except (OSError, ValueError, IndexError, struct.error) as error:
         # A server that has ended answers nobody.
         if os.getppid() == parent and not isinstance(error, (ConnectionError, IndexError, struct.error)):
