@@ -14,10 +14,11 @@ use millpond_wire_schema::Status;
 use millpond_wire_schema::features_lookup::{RowType, Template};
 use std::borrow::Cow;
 use std::cell::RefCell;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::{Arc, Weak};
 
-/// Calls that a thread knows: places by the lengths of their payloads.
-const PLACES: usize = 16;
+/// Calls that a thread knows.
+const KNOWN_MAX: usize = 16;
 /// Bytes of a payload, and of an answer, beyond which reading the call is little beside its rows.
 const PAYLOAD_BYTES_MAX: usize = 4 << 10;
 const ANSWER_BYTES_MAX: usize = 32 << 10;
@@ -29,24 +30,20 @@ thread_local! {
 /// The calls that a net thread knows.
 #[derive(Default)]
 struct Known {
-    places: [Place; PLACES],
+    /// With the lengths of their payloads.
+    calls: Vec<(usize, Box<Alike>)>,
+    /// Which of them gives way next.
+    oldest: usize,
+    /// Hashes of calls that were read not long ago: what comes once is not worth keeping.
+    read: [u64; KNOWN_MAX],
     /// The keys of the call that is served.
     keys: Vec<u64>,
-}
-
-/// At most one call.
-#[derive(Default)]
-struct Place {
-    /// The length of the last payload that was none of the known call: what comes once is not worth keeping.
-    seen: usize,
-    known: Option<Box<Alike>>,
 }
 
 /// What calls mean whose payloads have these bytes before and behind their keys.
 struct Alike {
     before: Vec<u8>,
     behind: Vec<u8>,
-    payload_bytes: usize,
     name: String,
     /// The version that answered: another one has other columns, and says another version.
     table: Weak<Table>,
@@ -56,21 +53,14 @@ struct Alike {
     answer: Template,
 }
 
-/// Where a payload of that length has its place.
-fn place_of(payload_bytes: usize) -> usize {
-    // Each key has eight bytes.
-    (payload_bytes ^ (payload_bytes >> 3)) % PLACES
-}
-
 /// Serves a call that is known; nothing where it is to be read.
 pub(super) fn serve(catalog: &Catalog, call: &mut Served<'_>) -> Option<Result<(), Status>> {
     if call.asked.encoding != Encoding::Msgpack || call.arrival.is_rehearsal {
         return None;
     }
-    let payload = call.asked.payload;
-    KNOWN.with_borrow_mut(|Known { places, keys }| {
-        let alike = places[place_of(payload.len())].known.as_deref()?;
-        let block = alike.keys_of(payload)?;
+    KNOWN.with_borrow_mut(|Known { calls, keys, .. }| {
+        let (at, block) = find(calls, call.asked.payload)?;
+        let (_, alike) = calls.get(at)?;
         let table = catalog.tables.get(&alike.name)?;
         if !std::ptr::eq(Arc::as_ptr(table), alike.table.as_ptr()) {
             return None;
@@ -81,40 +71,97 @@ pub(super) fn serve(catalog: &Catalog, call: &mut Served<'_>) -> Option<Result<(
     })
 }
 
-/// Notes a call that was read and is answered by that part: the next one alike is known, if this is the second.
+/// Which of the calls has a payload like that, and the payload's block of keys.
+#[inline]
+fn find<'p>(calls: &[(usize, Box<Alike>)], payload: &'p [u8]) -> Option<(usize, &'p [u8])> {
+    let mut calls = calls.iter().enumerate();
+    calls.find_map(|(at, (payload_bytes, alike))| {
+        let keys = (*payload_bytes == payload.len()).then(|| alike.keys_of(payload))?;
+        Some((at, keys?))
+    })
+}
+
+/// Notes a call that was read and is answered by that part: where another one like it was read not long ago, the next is known.
 pub(super) fn note(catalog: &Catalog, call: &Served<'_>, part: &Part<'_>) {
     let payload = call.asked.payload;
+    // Rows that are read already, or vary in length, are written in another way.
     if call.asked.encoding != Encoding::Msgpack
         || call.arrival.is_rehearsal
         || call.calls.nodes().is_some()
         || payload.len() > PAYLOAD_BYTES_MAX
+        || part.read.is_some()
+        || part.varying.is_some()
     {
         return;
     }
+    let Some(around) = Around::of(payload) else { return };
     KNOWN.with_borrow_mut(|known| {
-        let place = &mut known.places[place_of(payload.len())];
-        if std::mem::replace(&mut place.seen, payload.len()) == payload.len() {
-            place.known = Alike::new(catalog, payload, part).map(Box::new);
+        let hash = around.hash();
+        let read = &mut known.read[hash as usize % KNOWN_MAX];
+        if std::mem::replace(read, hash) == hash
+            && let Some(alike) = Alike::new(catalog, &around, part)
+        {
+            known.keep(payload, Box::new(alike));
         }
     });
 }
 
-impl Alike {
-    /// Nothing where the call's answer has more than a bitmap and rows of one length, or its rows are read before they are written.
-    fn new(catalog: &Catalog, payload: &[u8], part: &Part<'_>) -> Option<Alike> {
-        if part.read.is_some() || part.varying.is_some() {
-            return None;
+impl Known {
+    /// In the place of what was known of calls like that, or of the oldest.
+    fn keep(&mut self, payload: &[u8], alike: Box<Alike>) {
+        let kept = (payload.len(), alike);
+        match find(&self.calls, payload) {
+            Some((at, _)) => self.calls[at] = kept,
+            None if self.calls.len() < KNOWN_MAX => self.calls.push(kept),
+            None => {
+                self.calls[self.oldest] = kept;
+                self.oldest = (self.oldest + 1) % KNOWN_MAX;
+            }
         }
-        let (name, keys) = asked(payload)?;
-        let name = str::from_utf8(name).ok()?;
-        let table = catalog.tables.get(name)?;
+    }
+}
+
+/// A payload, cut at its keys.
+struct Around<'p> {
+    table: &'p [u8],
+    before: &'p [u8],
+    keys: &'p [u8],
+    behind: &'p [u8],
+}
+
+impl<'p> Around<'p> {
+    /// Nothing where the keys are not there as clients send them.
+    fn of(payload: &'p [u8]) -> Option<Around<'p>> {
+        let (table, keys) = asked(payload)?;
         let begin = keys.as_ptr().addr() - payload.as_ptr().addr();
-        let is_asked = std::ptr::eq(Arc::as_ptr(table), part.table) && keys.len() == size_of_val(&*part.keys);
+        let (before, rest) = payload.split_at_checked(begin)?;
+        let (keys, behind) = rest.split_at_checked(keys.len())?;
+        Some(Around {
+            table,
+            before,
+            keys,
+            behind,
+        })
+    }
+
+    fn hash(&self) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (self.before, self.behind).hash(&mut hasher);
+        hasher.finish()
+    }
+}
+
+impl Alike {
+    /// Nothing where the call's answer has more than a bitmap and rows.
+    fn new(catalog: &Catalog, around: &Around<'_>, part: &Part<'_>) -> Option<Alike> {
+        let name = str::from_utf8(around.table).ok()?;
+        let table = catalog.tables.get(name)?;
+        let is_asked =
+            std::ptr::eq(Arc::as_ptr(table), part.table) && around.keys.len() == size_of_val(&*part.keys);
         let answer = Template::new(part.header())?;
         (is_asked && answer.bytes() <= ANSWER_BYTES_MAX).then(|| Alike {
-            before: payload[..begin].to_vec(),
-            behind: payload[begin + keys.len()..].to_vec(),
-            payload_bytes: payload.len(),
+            before: around.before.to_vec(),
+            behind: around.behind.to_vec(),
             name: name.to_owned(),
             table: Arc::downgrade(table),
             projection: match &part.projection {
@@ -126,12 +173,9 @@ impl Alike {
         })
     }
 
-    /// The block of keys in the payload of a call alike.
+    /// The block of keys in the payload of a call alike, which has the length of this one's.
     #[inline]
     fn keys_of<'p>(&self, payload: &'p [u8]) -> Option<&'p [u8]> {
-        if payload.len() != self.payload_bytes {
-            return None;
-        }
         let rest = payload.strip_prefix(self.before.as_slice())?;
         rest.strip_suffix(self.behind.as_slice())
     }
