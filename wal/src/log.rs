@@ -21,6 +21,10 @@ use crate::settle::settle;
 /// The buffer a group is encoded in keeps at most this much memory between groups.
 const BUFFER_KEPT_BYTES_MAX: usize = 4 << 20;
 
+/// Zeros that a segment has behind its groups, where each group is synced: what is written over them changes no length of a file,
+/// which a sync would have to make durable too.
+const RESERVE_BYTES: u64 = 1 << 20;
+
 /// A group that was not made as durable as configured.
 pub struct Failure {
     /// What failed.
@@ -67,6 +71,8 @@ pub(crate) struct Segment {
     file: Box<dyn LogFile>,
     /// Where the next group goes; everything before it is acknowledged.
     pub length: u64,
+    /// How long its file is: zeros follow. Every segment that is not written any more ends with its last group.
+    reserved: u64,
     marker: u32,
 }
 
@@ -94,17 +100,23 @@ impl Log {
         };
         let (sequence, number) = (recovered.next_sequence, recovered.next_number);
         let segment = match &recovered.last {
-            LastSegment::Open { path, header, sound } => {
-                if recovered.torn_tail.is_some() {
+            LastSegment::Open {
+                path,
+                header,
+                sound,
+                file_bytes,
+            } => {
+                if *file_bytes > sound.length {
                     disk.open(path)
                         .and_then(|mut file| file.truncate(sound.length))
-                        .map_err(failed("cut the torn tail of its log"))?;
+                        .map_err(failed("cut what follows the last group of its log"))?;
                 }
                 Segment {
                     path: path.clone(),
                     first_sequence: header.first_sequence,
                     file: settle(format, &*disk, dir, path, sound)?,
                     length: sound.length,
+                    reserved: sound.length,
                     marker: header.marker,
                 }
             }
@@ -183,6 +195,7 @@ impl Log {
             return Err(self.undo_write(source));
         }
         if self.durability == Durability::Synced {
+            self.reserve(self.segment.length + self.buffer.len() as u64);
             self.sync_group()?;
         } else {
             self.pace.wrote();
@@ -208,8 +221,10 @@ impl Log {
     /// # Errors
     /// [`Error::LastSync`], [`Error::ReadOnly`].
     pub fn finish(mut self) -> Result<(), Error> {
-        if self.durability != Durability::Synced && self.read_only().is_none() {
-            return self.segment.file.sync().map_err(|source| Error::LastSync {
+        if self.read_only().is_none() {
+            let is_done = self.durability == Durability::Synced && !self.segment.has_zeros();
+            let ended = if is_done { Ok(()) } else { self.segment.end() };
+            return ended.map_err(|source| Error::LastSync {
                 file: self.segment.path.clone(),
                 source,
             });
@@ -237,12 +252,26 @@ impl Log {
         }
     }
 
+    /// Writes zeros behind a group that ends there, where it has used up those that there were. Should that fail, as on a disk that is
+    /// full, the file grows with each group until the next time.
+    fn reserve(&mut self, end: u64) {
+        if end <= self.segment.reserved {
+            return;
+        }
+        let until = (end + RESERVE_BYTES).min(self.segment_bytes_max).max(end);
+        self.segment.reserved = until;
+        let zeros = vec![0; usize::try_from(until - end).unwrap_or_default()];
+        if let Err(error) = write_all(&mut *self.segment.file, &zeros, end) {
+            tracing::debug!(%error, file = %self.segment.path.display(), "no zeros were written behind the log's groups");
+        }
+    }
+
     /// Syncs the group that was written behind the segment's end, or cuts it off.
     fn sync_group(&mut self) -> Result<(), Failure> {
         let Err(cause) = self.segment.file.sync() else {
             return Ok(());
         };
-        let (reason, is_in_doubt) = match self.segment.file.truncate(self.segment.length) {
+        let (reason, is_in_doubt) = match self.segment.cut() {
             Ok(()) => (format!("cannot sync the segment: {cause}"), false),
             Err(source) => {
                 let reason = format!(
@@ -267,7 +296,7 @@ impl Log {
     }
 
     fn undo_write(&mut self, cause: io::Error) -> Failure {
-        match self.segment.file.truncate(self.segment.length) {
+        match self.segment.cut() {
             Ok(()) => Failure::without_trace(Arc::new(Error::Write {
                 file: self.segment.path.clone(),
                 action: "write to the segment",
@@ -284,7 +313,10 @@ impl Log {
 
     /// Closes the segment for good and begins the next.
     pub(crate) fn roll(&mut self, number: u64) -> Result<(), Arc<Error>> {
-        self.sync_segment()?;
+        if let Err(source) = self.segment.end() {
+            return Err(self.turn_read_only(format!("cannot sync the segment: {source}")));
+        }
+        self.pace.synced();
         match Segment::create(self.format, &*self.disk, &self.dir, self.next_sequence, number) {
             Ok(segment) => {
                 let ended = std::mem::replace(&mut self.segment, segment);
@@ -323,6 +355,25 @@ enum CreateStep {
 }
 
 impl Segment {
+    fn has_zeros(&self) -> bool {
+        self.reserved > self.length
+    }
+
+    /// Lets the file end where its acknowledged groups end, for good.
+    fn cut(&mut self) -> io::Result<()> {
+        self.file.truncate(self.length)?;
+        self.reserved = self.length;
+        Ok(())
+    }
+
+    /// Makes all of it durable, without the zeros.
+    fn end(&mut self) -> io::Result<()> {
+        match self.has_zeros() {
+            true => self.cut(),
+            false => self.file.sync(),
+        }
+    }
+
     fn create(
         format: &Format,
         disk: &dyn Disk,
@@ -357,6 +408,7 @@ impl Segment {
             first_sequence,
             file,
             length,
+            reserved: length,
             marker: header.marker,
         })
     }

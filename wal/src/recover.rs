@@ -19,7 +19,7 @@ pub struct TornTail {
     pub file: PathBuf,
     /// The segment's length after the cut, in bytes.
     pub offset: u64,
-    /// Bytes dropped.
+    /// Bytes dropped, without zeros at their end.
     pub bytes: u64,
     /// Why the first record dropped could not be read.
     pub found: String,
@@ -87,11 +87,12 @@ pub type Apply<'a> = &'a mut dyn FnMut(&Record<'_>, u64) -> Result<u64, BrokenRu
 pub(crate) enum LastSegment {
     /// There is no segment yet.
     None,
-    /// Behind what is sound; the file may be longer by a torn tail.
+    /// Behind what is sound; the file may be longer, by a torn tail or by zeros that were reserved.
     Open {
         path: PathBuf,
         header: SegmentHeader,
         sound: Sound,
+        file_bytes: u64,
     },
     /// The segment was never finished; it is written anew.
     Headless { path: PathBuf },
@@ -194,6 +195,7 @@ impl Recovered {
         self.last = LastSegment::Open {
             path: segment.path,
             header,
+            file_bytes: segment.length,
             sound: Sound {
                 length: segment.offset,
                 crc32c: segment.crc32c,
@@ -219,6 +221,10 @@ impl Recovered {
                     segment.pass();
                 }
                 Err(Fault::Unreadable(found)) if is_last => {
+                    let written = segment.written_behind()?;
+                    if written == 0 {
+                        return Ok(());
+                    }
                     let behind = segment.search_behind(header.marker, self.next_sequence)?;
                     if let Some(later) = behind.later_group_at {
                         let found = format!("{found}, yet a sound record follows at offset {later}");
@@ -231,7 +237,7 @@ impl Recovered {
                     self.torn_tail = Some(TornTail {
                         file: segment.path.clone(),
                         offset,
-                        bytes: segment.length - offset,
+                        bytes: written,
                         found,
                         records: behind.same_group,
                     });

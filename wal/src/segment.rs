@@ -127,15 +127,29 @@ impl Segment {
             .map_err(|source| self.read_error(source))
     }
 
+    /// Bytes behind `offset` without the zeros at the end: these were reserved, and no record begins with one.
+    pub fn written_behind(&mut self) -> Result<u64, Error> {
+        let mut rest = Vec::new();
+        self.read_behind(&mut rest)?;
+        let last = rest.iter().rposition(|byte| *byte != 0);
+        Ok(last.map_or(0, |last| last as u64 + 1))
+    }
+
+    /// All from `offset` on, up to where the file ended when it was opened: a writer may have finished the group that is cut there, and
+    /// written later ones.
+    fn read_behind(&mut self, rest: &mut Vec<u8>) -> Result<(), Error> {
+        let left = self.length.saturating_sub(self.offset);
+        let read = self
+            .file
+            .seek(SeekFrom::Start(self.offset))
+            .and_then(|_| (&mut self.file).take(left).read_to_end(rest));
+        read.map(drop).map_err(|source| self.read_error(source))
+    }
+
     /// Searches for sound records behind the unreadable one at `offset`, whose sequence was to be `expected`.
     pub fn search_behind(&mut self, marker: u32, expected: u64) -> Result<Behind, Error> {
         let mut rest = Vec::new();
-        let left = self.length.saturating_sub(self.offset);
-        // Up to where it ended when it was opened: a writer may have finished the group that is cut there, and written later ones.
-        self.file
-            .seek(SeekFrom::Start(self.offset))
-            .and_then(|_| (&mut self.file).take(left).read_to_end(&mut rest))
-            .map_err(|source| self.read_error(source))?;
+        self.read_behind(&mut rest)?;
         let mut behind = Behind::default();
         let mut at = 1;
         while let Some(candidate) = rest.get(at..).filter(|rest| !rest.is_empty()) {

@@ -4,6 +4,7 @@ mod bed;
 mod failures;
 mod groups;
 mod pace;
+mod reserve;
 mod traces;
 
 use super::*;
