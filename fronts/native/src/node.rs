@@ -24,9 +24,9 @@ pub(crate) enum State {
     Opening,
     /// It is open.
     Open,
-    /// It is over: it never was open, was lost with calls on it, or the node broke the protocol.
+    /// It is over: no call on it was ever answered, it was lost with calls on it, or the node broke the protocol.
     Lost,
-    /// It is over, and no call was on it.
+    /// It is over, and no call was left on it.
     Closed,
 }
 
@@ -38,6 +38,8 @@ struct Inner {
     node: String,
     counts: Arc<NodeCounts>,
     state: State,
+    /// The node has answered a call: it is up, and no server that takes connections and dies.
+    has_answered: bool,
     /// A call without a sink keeps the connection open.
     awaited: Awaited<Option<Box<dyn NodeSink>>>,
     /// When a byte last came, or the first of the calls that are awaited was sent.
@@ -55,6 +57,7 @@ impl Wire {
             node: node.to_owned(),
             counts,
             state: State::Opening,
+            has_answered: false,
             awaited: Awaited::default(),
             heard: now,
             why: None,
@@ -68,6 +71,11 @@ impl Wire {
 
     pub(crate) fn state(&self) -> State {
         self.inner().state
+    }
+
+    /// Whether the node has answered a call on it.
+    pub(crate) fn has_answered(&self) -> bool {
+        self.inner().has_answered
     }
 
     /// Calls that are not answered.
@@ -118,6 +126,12 @@ impl Wire {
         }
     }
 
+    /// As after the node's first answer.
+    #[cfg(test)]
+    pub(crate) fn set_answered(&self) {
+        self.inner().has_answered = true;
+    }
+
     /// Appends a call that keeps the connection open.
     pub(crate) fn write_keep_alive(&self, out: &mut Vec<u8>, now: Instant) {
         let mut inner = self.inner();
@@ -160,6 +174,7 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
         let Some(call) = returned.call else {
             return malformed(&mut inner, format!("an answer to {seq}, which was not asked"));
         };
+        inner.has_answered = true;
         let Some(sink) = call else {
             return Received::Served(len);
         };
@@ -207,7 +222,7 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
     fn ended(&mut self, local: &Serving<S>, error: Option<io::Error>) {
         let mut inner = self.wire.inner();
         let calls = inner.awaited.drain();
-        let is_lost = inner.state == State::Opening || inner.why.is_some() || !calls.is_empty();
+        let is_lost = !inner.has_answered || inner.why.is_some() || !calls.is_empty();
         inner.state = if is_lost { State::Lost } else { State::Closed };
         let why = match (inner.why.take(), error) {
             (Some(why), _) => why,

@@ -81,7 +81,7 @@ pub struct NodePool {
 struct Links {
     node: Arc<Node>,
     links: Vec<Link>,
-    /// Attempts since the last that succeeded.
+    /// Connections lost since the last whose first call was answered.
     failures: u32,
     retry_at: Option<Instant>,
     /// Why the last one was lost.
@@ -95,6 +95,8 @@ struct Link {
     wire: Wire,
     opened_at: Instant,
     used_at: Instant,
+    /// Its first answer was seen.
+    has_answered: bool,
     /// Bytes that wait for it to open.
     waiting_bytes: usize,
     /// What is to be sent at the end of this turn.
@@ -277,7 +279,16 @@ impl Links {
     }
 
     /// Drops connections that are over; after one that was lost the next waits.
+    ///
+    /// The wait falls back at a connection's first answer and not when it opens, as a server that takes connections and dies opens
+    /// them all; nor while an older one is answered, as a server may take no more of them.
     fn forget_ended(&mut self, now: Instant, retry: RetryOptions) {
+        for link in self.links.iter_mut().filter(|link| !link.has_answered) {
+            if link.wire.has_answered() {
+                link.has_answered = true;
+                (self.failures, self.retry_at) = (0, None);
+            }
+        }
         let over = |link: &mut Link| matches!(link.wire.state(), State::Lost | State::Closed);
         let mut lost = false;
         for link in self.links.extract_if(.., over) {
@@ -289,8 +300,6 @@ impl Links {
             let wait = retry.first.saturating_mul(2_u32.saturating_pow(self.failures));
             self.failures = self.failures.saturating_add(1);
             self.retry_at = now.checked_add(wait.min(retry.most));
-        } else if self.links.iter().any(|link| link.wire.state() == State::Open) {
-            (self.failures, self.retry_at) = (0, None);
         }
     }
 
@@ -354,6 +363,7 @@ impl Link {
             wire,
             opened_at: now,
             used_at: now,
+            has_answered: false,
             waiting_bytes: 0,
             out: Vec::new(),
         }
@@ -384,28 +394,4 @@ impl Link {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_lead_where_they_say() {
-        let local: SocketAddr = ([127, 0, 0, 1], 7).into();
-        let names = HashMap::from([("a.example:7".to_owned(), vec![local])]);
-        let check = |text: &str, expected: &[&str]| {
-            let found = remotes(text, &names).into_iter();
-            let found: Vec<String> = found
-                .map(|(to, host)| format!("{to}{}", host.map_or(String::new(), |host| format!(" as {host}"))))
-                .collect();
-            assert_eq!(found, expected, "{text}");
-        };
-        check("127.0.0.1:9", &["127.0.0.1:9"]);
-        check("[::1]:9", &["[::1]:9"]);
-        check("unix:/run/a", &["unix:/run/a"]);
-        check("a.example:7", &["127.0.0.1:7"]);
-        check("b.example:7", &[]);
-        check("tls://127.0.0.1:9", &["127.0.0.1:9 as 127.0.0.1"]);
-        check("tls://[::1]:9", &["[::1]:9 as ::1"]);
-        check("tls://a.example:7", &["127.0.0.1:7 as a.example"]);
-        check("tls://b.example:7", &[]);
-    }
-}
+mod tests;

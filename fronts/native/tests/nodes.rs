@@ -297,6 +297,27 @@ fn by_hand(serve: impl FnOnce(TcpStream) + Send + 'static) -> (String, std::thre
     (address, thread)
 }
 
+/// Answers a connection's next call, which is sent after the answer to the one before, with its own payload; returns its method.
+fn answer_next(stream: &mut TcpStream) -> String {
+    let mut input = Vec::new();
+    loop {
+        if let Parsed::Whole { message, .. } = parse_frame(&input, Limits::default()).unwrap() {
+            let FrameKind::Twoway { method, seq } = message.kind else {
+                panic!("{:?} is no call", message.kind)
+            };
+            let mut bytes = Vec::new();
+            let kind = FrameKind::Answer { status: 0, seq };
+            write_frame(&mut bytes, Encoding::Msgpack, kind, message.payload).unwrap();
+            stream.write_all(&bytes).unwrap();
+            return method.to_owned();
+        }
+        let mut chunk = [0; 1024];
+        let count = stream.read(&mut chunk).unwrap();
+        assert!(count > 0, "the connection ended before a call");
+        input.extend_from_slice(&chunk[..count]);
+    }
+}
+
 #[test]
 fn each_call_of_a_connection_that_dies_ends_once() {
     let (told, heard) = mpsc::sync_channel::<()>(1);
@@ -326,6 +347,41 @@ fn each_call_of_a_connection_that_dies_ends_once() {
     assert_eq!(seen, (0..10).collect::<Vec<_>>());
     let [calls, failures, outstanding] = proxy.counted();
     assert_eq!((calls, outstanding), (failures, 0));
+    node.join().unwrap();
+    proxy.transport.close(Duration::ZERO);
+}
+
+#[test]
+fn the_wait_for_a_node_that_answers_and_dies_does_not_grow() {
+    // The last of so many waits would be of eighteen minutes.
+    const DEATHS: usize = 20;
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    let node = std::thread::spawn(move || {
+        for _ in 0..DEATHS {
+            let mut stream = listener.accept().unwrap().0;
+            assert_eq!(answer_next(&mut stream), "echo");
+            // Dies on the next.
+            let _ = stream.read(&mut [0; 64]);
+        }
+    });
+    let retry = RetryOptions {
+        first: Duration::from_millis(1),
+        most: Duration::from_secs(3600),
+    };
+    let pool = PoolOptions {
+        retry,
+        ..PoolOptions::default()
+    };
+    let proxy = Proxy::to(&address, pool);
+    let mut client = proxy.client();
+    let until = Instant::now() + Duration::from_secs(60);
+    for death in 0..DEATHS {
+        while client.call(&payload(1, 0)).is_err() {
+            assert!(Instant::now() < until, "it is not reached again after {death}");
+        }
+        client.call(&payload(1, 0)).unwrap_err();
+    }
     node.join().unwrap();
     proxy.transport.close(Duration::ZERO);
 }
@@ -364,25 +420,7 @@ fn a_node_that_says_nothing_or_nonsense_is_given_up() {
 #[test]
 fn a_connection_without_calls_is_kept_open_by_pings() {
     let (address, node) = by_hand(|mut stream| {
-        let mut input = Vec::new();
-        let mut methods = Vec::new();
-        while methods.len() < 3 {
-            if let Parsed::Whole { message, len } = parse_frame(&input, Limits::default()).unwrap() {
-                let FrameKind::Twoway { method, seq } = message.kind else {
-                    panic!("{:?} is no call", message.kind)
-                };
-                methods.push(method.to_owned());
-                let mut bytes = Vec::new();
-                let kind = FrameKind::Answer { status: 0, seq };
-                write_frame(&mut bytes, Encoding::Msgpack, kind, message.payload).unwrap();
-                stream.write_all(&bytes).unwrap();
-                input.drain(..len);
-                continue;
-            }
-            let mut chunk = [0; 1024];
-            let count = stream.read(&mut chunk).unwrap();
-            input.extend_from_slice(&chunk[..count]);
-        }
+        let methods = [(); 3].map(|()| answer_next(&mut stream));
         assert_eq!(methods, ["echo", "*ping", "*ping"]);
     });
     let pool = PoolOptions {

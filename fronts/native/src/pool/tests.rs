@@ -1,0 +1,153 @@
+//! Where connections lead, and how long a lost one is waited for: no socket is opened, and the time stands still.
+#![allow(clippy::unwrap_used)]
+use super::*;
+use millpond_calls::{Call, NodeAnswer, NodeSink, NodesOptions, Reply};
+use millpond_net::Session;
+use millpond_wire_schema::{Code, Status};
+
+/// Has no methods: what is tested calls others.
+#[derive(Clone)]
+struct Caller;
+
+impl Service for Caller {
+    fn call(&self, _: &Call<'_>, reply: Reply<'_>) {
+        reply.error(&Status::new(Code::UnknownMethod, "it has none"));
+    }
+}
+
+struct Unheard;
+
+impl NodeSink for Unheard {
+    fn ended(self: Box<Self>, _: &Outbound, _: Instant, _: Result<NodeAnswer<'_>, NodeError>) {}
+}
+
+/// A connection's number and session.
+type Opened = (u64, Box<dyn Session<Serving<Caller>>>);
+
+/// A pool whose calls all go to one node, and the time, which stands still.
+struct Dialling {
+    pool: NodePool,
+    node: Arc<Node>,
+    now: Instant,
+    opened: Vec<Opened>,
+}
+
+impl Dialling {
+    fn new() -> Dialling {
+        let nodes = Arc::new(Nodes::new(NodesOptions::default()));
+        Dialling {
+            pool: NodePool::new(nodes, Arc::default(), PoolOptions::default()),
+            node: Arc::new(Node {
+                name: "b".to_owned(),
+                addresses: vec!["127.0.0.1:9".to_owned()],
+            }),
+            now: Instant::now(),
+            opened: Vec::new(),
+        }
+    }
+
+    /// Sends calls; says how many connections are begun for them.
+    fn call(&mut self, count: usize) -> usize {
+        let outbound = Outbound::default();
+        let mut asked = Vec::new();
+        for _ in 0..count {
+            let call = NodeCall {
+                node: Arc::clone(&self.node),
+                method: "echo",
+                payload: vec![0x80],
+                sink: Box::new(Unheard),
+            };
+            self.pool.send(call, &outbound, self.now, &mut asked);
+        }
+        let before = self.opened.len();
+        self.opened
+            .extend(asked.into_iter().filter_map(|asked| match asked {
+                Outward::Open { number, session, .. } => Some((number, session)),
+                Outward::Send { .. } | Outward::Close { .. } => None,
+            }));
+        self.opened.len() - before
+    }
+
+    /// The newest connection opens, and is answered on or not.
+    fn open(&mut self, is_answered: bool) {
+        let (number, session) = self.opened.last_mut().unwrap();
+        session.opened(&Serving::new(Caller));
+        let mut links = self.pool.links.values().flat_map(|links| &links.links);
+        let link = links.find(|link| link.number == *number).unwrap();
+        if is_answered {
+            link.wire.set_answered();
+        }
+    }
+
+    /// The same, and then it is lost.
+    fn lose(&mut self, is_answered: bool) {
+        self.open(is_answered);
+        let (_, mut session) = self.opened.pop().unwrap();
+        session.ended(&Serving::new(Caller), None);
+    }
+
+    /// The wait before a connection is begun again.
+    fn wait_ms(&mut self) -> u64 {
+        for ms in 0..10_000 {
+            if self.call(1) > 0 {
+                return ms;
+            }
+            self.now += Duration::from_millis(1);
+        }
+        panic!("no connection is begun");
+    }
+}
+
+#[test]
+fn the_wait_grows_until_a_node_has_answered() {
+    let mut dialling = Dialling::new();
+    assert_eq!(dialling.call(1), 1);
+    for (is_answered, expected_ms) in [
+        (false, 50),
+        (false, 100),
+        (false, 200),
+        (true, 50),
+        (false, 100),
+        (true, 50),
+        (true, 50),
+    ] {
+        dialling.lose(is_answered);
+        assert_eq!(dialling.wait_ms(), expected_ms);
+    }
+}
+
+#[test]
+fn a_connection_that_is_answered_shortens_no_wait_for_another() {
+    let mut dialling = Dialling::new();
+    assert_eq!(dialling.call(SHARED_BY + 1), 2);
+    let second = dialling.opened.pop().unwrap();
+    dialling.open(true);
+    dialling.opened.push(second);
+    for expected_ms in [50, 100, 200] {
+        // No call is on it: they go to the one that is open.
+        dialling.lose(false);
+        assert_eq!(dialling.wait_ms(), expected_ms);
+    }
+}
+
+#[test]
+fn addresses_lead_where_they_say() {
+    let local: SocketAddr = ([127, 0, 0, 1], 7).into();
+    let names = HashMap::from([("a.example:7".to_owned(), vec![local])]);
+    let check = |text: &str, expected: &[&str]| {
+        let found = remotes(text, &names).into_iter();
+        let found: Vec<String> = found
+            .map(|(to, host)| format!("{to}{}", host.map_or(String::new(), |host| format!(" as {host}"))))
+            .collect();
+        assert_eq!(found, expected, "{text}");
+    };
+    check("127.0.0.1:9", &["127.0.0.1:9"]);
+    check("[::1]:9", &["[::1]:9"]);
+    check("unix:/run/a", &["unix:/run/a"]);
+    check("a.example:7", &["127.0.0.1:7"]);
+    check("b.example:7", &[]);
+    check("tls://127.0.0.1:9", &["127.0.0.1:9 as 127.0.0.1"]);
+    check("tls://[::1]:9", &["[::1]:9 as ::1"]);
+    check("tls://a.example:7", &["127.0.0.1:7 as a.example"]);
+    check("tls://b.example:7", &[]);
+}
