@@ -65,6 +65,13 @@ fn a_call_that_is_wrong_is_answered_as_one_server_answers_it() {
     assert_eq!(status, 200, "{answer}");
     let two = json!({"lookups": [halves, halves]});
     check(&proxy, two, 413, "72000 bytes");
+    // So is what says, with `unique`, which row each key has.
+    let repeated = |count: usize, row_type: &str| json!({"table": "films", "keys": vec![1; count], "unique": true, "type": row_type});
+    check(&proxy, repeated(20_000, "f32"), 413, "80012 bytes");
+    let (status, answer) = proxy.call("features.lookup", &repeated(9_000, "none"));
+    assert_eq!(status, 200, "{answer}");
+    let two = json!({"lookups": [repeated(9_000, "none"), repeated(9_000, "none")]});
+    check(&proxy, two, 413, "72000 bytes");
 }
 
 #[test]

@@ -23,17 +23,22 @@ pub(super) enum Part {
 }
 
 impl Part {
-    /// Bytes of its rows so far, before they are pooled or after, whichever are more.
+    /// Bytes of its rows so far, before they are pooled or after, whichever are more, and of which row each key has.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Part::Done(whole) => whole.values.len(),
+            Part::Done(whole) => whole.values.len() + inverse_bytes(whole.inverse.as_deref()),
             Part::Nodes(nodes) => {
                 let pooled = nodes.pooled.as_ref();
                 let pooled = pooled.map_or(0, |pooled| pooled.answer_bytes(nodes.merge.dim()));
-                nodes.merge.values().len().max(pooled)
+                nodes.merge.values().len().max(pooled) + inverse_bytes(nodes.inverse.as_deref())
             }
         }
     }
+}
+
+/// What the answer of a call with `unique` takes beside its rows.
+fn inverse_bytes(inverse: Option<&[u32]>) -> usize {
+    inverse.map_or(0, size_of_val)
 }
 
 /// A lookup that nodes are asked for.
@@ -123,7 +128,7 @@ impl Nodes {
             keys: fan.positions(copy).len(),
             at_version,
             pooled: self.pooled.as_ref(),
-            beside,
+            beside: beside + inverse_bytes(self.inverse.as_deref()),
         };
         let rows = |part: &schema::Part<'_>| Outcome::Rows {
             version: part.version,

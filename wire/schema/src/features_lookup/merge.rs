@@ -20,7 +20,8 @@ pub struct Asked<'a> {
     pub at_version: Option<u64>,
     /// How the rows are pooled, where they are: bags may be more than keys.
     pub pooled: Option<&'a Pooled>,
-    /// Bytes of rows that the answer has beside these, of the call's other tables.
+    /// Bytes that the answer has beside these rows: those of the call's other tables and, with `unique`, what says which row each key
+    /// has.
     pub beside: usize,
 }
 
