@@ -17,6 +17,9 @@ use std::time::Duration;
 /// Large enough for what a store's rounds put.
 const DISK_BYTES: u64 = 192 << 20;
 
+/// A mount that fails is made again so often.
+const MOUNT_TRIES: u32 = 20;
+
 /// The disk below a store.
 pub struct Disk {
     /// What is mounted.
@@ -33,6 +36,21 @@ fn command(program: &str, arguments: &[&str], path: &Path) -> anyhow::Result<()>
         String::from_utf8_lossy(&done.stderr).trim()
     );
     Ok(())
+}
+
+/// It is mounted, then made read-only, which the system refuses where the server has begun to write a new file between the two.
+fn lay_read_only(folder: &Path) -> anyhow::Result<()> {
+    let from = folder.display().to_string();
+    let mut tries = 1;
+    loop {
+        match command("mount", &["--bind", "-o", "ro", &from], folder) {
+            Err(_) if tries < MOUNT_TRIES => {
+                let _ = command("umount", &["--lazy"], folder);
+                tries += 1;
+            }
+            done => return done,
+        }
+    }
 }
 
 impl Disk {
@@ -103,8 +121,7 @@ impl Disk {
     pub(super) fn read_only(&self, scene: &Scene<'_>, lasts: Duration) -> anyhow::Result<()> {
         begin(scene);
         let folder = scene.folder.join("store/events");
-        let from = folder.display().to_string();
-        command("mount", &["--bind", "-o", "ro", &from], &folder)?;
+        lay_read_only(&folder)?;
         scene.sleep(lasts);
         command("umount", &["--lazy"], &folder)?;
         ready::after_disk(scene);
