@@ -4,6 +4,7 @@
 //! is a constant here, and stands in the text by this file alone.
 
 use crate::certificates::Authority;
+use crate::fresh;
 use crate::table::{NAME, TABLES};
 use anyhow::Context as _;
 use std::fmt::Write as _;
@@ -24,6 +25,8 @@ const FRAME_BYTES_MAX: u64 = 1 << 20;
 const UNFINISHED_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of a segment of the store's log: a few dozen puts, so that a kill meets the change from one to the next often.
 pub const SEGMENT_BYTES_MAX: u64 = 64 << 10;
+/// Far more than the fresh rows of a life take: no upsert is to be refused for want of memory.
+const FRESH_BYTES_MAX: u64 = 4 << 20;
 /// How long the rest of a request may take.
 pub const REQUEST_MAX: Duration = Duration::from_secs(4);
 /// How long a connection may ask nothing.
@@ -33,11 +36,12 @@ pub const TOKEN: &str = "campaign";
 /// How late the server may be with the end of either.
 pub const OVERDUE_LATE: Duration = Duration::from_secs(5);
 
-/// Writes the configuration and the certificate files into a folder.
+/// Writes the configuration and the certificate files into a folder. The durability is that of upserts; none leaves out all that several
+/// processes may not share.
 ///
 /// # Errors
 /// A file that cannot be written.
-pub fn write(folder: &Path, authority: &Authority, with_store: bool) -> anyhow::Result<()> {
+pub fn write(folder: &Path, authority: &Authority, durability: Option<&str>) -> anyhow::Result<()> {
     let text = "x".repeat(LARGE_BYTES);
     let mut config = format!(
         "[server]\nthreads = 2\nconnections_max = {CONNECTIONS_MAX}\nin_flight_max = 1000\nin_flight_per_connection_max = 64\n\
@@ -52,10 +56,14 @@ pub fn write(folder: &Path, authority: &Authority, with_store: bool) -> anyhow::
         IDLE_MAX.as_secs(),
         REQUEST_MAX.as_secs()
     );
-    if with_store {
+    if let Some(durability) = durability {
         let _ = write!(
             config,
-            "[ordered.events]\npath = \"store/events\"\nsegment_bytes_max = {SEGMENT_BYTES_MAX}\n"
+            "[ordered.events]\npath = \"store/events\"\nsegment_bytes_max = {SEGMENT_BYTES_MAX}\n\
+             [features.{fresh}]\npath = \"{TABLES}/{fresh}\"\n[features.{fresh}.overlay]\npath = \"{log}\"\n\
+             durability = \"{durability}\"\nbytes_max = {FRESH_BYTES_MAX}\nsegment_bytes_max = {SEGMENT_BYTES_MAX}\n",
+            fresh = fresh::NAME,
+            log = fresh::LOG
         );
     }
     std::fs::create_dir_all(folder.join("store")).context("cannot make the store's folder")?;

@@ -12,6 +12,10 @@ pub enum Broken {
     PutLost,
     /// A put is there in part, with another value, or although it was refused.
     PutWrong,
+    /// An acknowledged upsert, or one that a lookup has shown, is not there, or what it removed is.
+    UpsertLost,
+    /// An upsert is there in part, mixed with another, or although it was refused.
+    UpsertWrong,
     /// A feature table mixed versions, served a wrong one, or a build that was killed left half a version.
     Version,
     /// A call was not answered, answered twice, or answered something else than it asked.

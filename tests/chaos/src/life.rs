@@ -5,6 +5,7 @@
 use crate::certificates::Authority;
 use crate::configuration;
 use crate::fault::Disk;
+use crate::fresh::Fresh;
 use crate::invariant::memory::documented_bytes;
 use crate::ledger::Ledger;
 use crate::settings::Settings;
@@ -32,6 +33,8 @@ pub struct Life {
     authority: Authority,
     ledger: Ledger,
     served: Served,
+    fresh: Fresh,
+    durability: &'static str,
     disk: Disk,
     documented_bytes: u64,
     is_kept: bool,
@@ -52,17 +55,28 @@ impl Life {
         }
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
         let authority = Authority::new()?;
-        configuration::write(&folder, &authority, place != Place::Nowhere)?;
+        // Syncs that fail are made on disks of their own; a kill is to be survived without any.
+        let durability = match place {
+            Place::OwnDisk => "synced",
+            Place::Here | Place::Nowhere => "logged",
+        };
+        let with_store = place != Place::Nowhere;
+        configuration::write(&folder, &authority, with_store.then_some(durability))?;
         let processes = if place == Place::Nowhere { FLEET } else { 1 };
         let is_own = settings.can_mount && place == Place::OwnDisk;
         let disk = Disk::new(&folder.join("store"), is_own)?;
         table::prepare(&settings.millpond, &folder)?;
+        if with_store {
+            table::prepare_fresh(&settings.millpond, &folder)?;
+        }
         let documented_bytes = documented_bytes(&settings.millpond, &folder, processes)?;
         Ok(Life {
             folder,
             authority,
             ledger: Ledger::default(),
             served: Served::default(),
+            fresh: Fresh::default(),
+            durability,
             disk,
             documented_bytes,
             is_kept: false,
@@ -101,6 +115,16 @@ impl Life {
     /// What is known of the version of its feature table.
     pub fn served(&self) -> &Served {
         &self.served
+    }
+
+    /// What is known of the rows that were upserted to its other one.
+    pub fn fresh(&self) -> &Fresh {
+        &self.fresh
+    }
+
+    /// What an upsert of it survives.
+    pub fn durability(&self) -> &'static str {
+        self.durability
     }
 
     /// What its store is on.

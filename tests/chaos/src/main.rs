@@ -117,6 +117,7 @@ fn bars(settings: &Settings, outcome: &Outcome) -> bool {
         bar("chaos-kills", kills, ">=", wanted);
     }
     bar("chaos-puts-lost", of(Broken::PutLost), "==", 0);
+    bar("chaos-upserts-lost", of(Broken::UpsertLost), "==", 0);
     bar("chaos-broken", outcome.findings.len() as u64, "==", 0);
     passes
 }

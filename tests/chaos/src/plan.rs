@@ -88,6 +88,17 @@ pub enum Fault {
     PauseMember(Duration),
 }
 
+/// When what was upserted is folded into a version.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fold {
+    /// Not for this round.
+    Never,
+    /// Before its server starts.
+    Before,
+    /// Beside the server, again and again, and killed at times.
+    Beside,
+}
+
 /// A round of the campaign.
 #[derive(Debug, Clone)]
 pub struct Round {
@@ -111,6 +122,10 @@ pub struct Round {
     pub readers: u32,
     /// Threads that look rows up in the feature table, while one switches its versions and one kills builds.
     pub lookers: u32,
+    /// Threads that upsert to another table, beside one that looks its rows up.
+    pub upserters: u32,
+    /// When that table's upserts are folded.
+    pub fold: Fold,
 }
 
 /// A generator of its own for everything that chooses: seed, and a number for who asks.
@@ -150,6 +165,7 @@ pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
         Kind::Storm => (3, 4, 1, 2),
         Kind::Fleet => (0, 5, 0, 3),
     };
+    let upserters = if kind == Kind::Fleet { 0 } else { 2 };
     Round {
         number,
         kind,
@@ -161,6 +177,17 @@ pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
         callers,
         readers,
         lookers,
+        upserters,
+        fold: fold(seed, number, kind),
+    }
+}
+
+/// From a generator of its own, so that it changes nothing else of a plan.
+fn fold(seed: u64, number: u64, kind: Kind) -> Fold {
+    let random = &mut generator(!seed, number + 1);
+    match kind {
+        Kind::Fleet => Fold::Never,
+        _ => pick(random, [(3, Fold::Never), (1, Fold::Before), (1, Fold::Beside)]),
     }
 }
 

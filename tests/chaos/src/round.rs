@@ -4,10 +4,10 @@
 
 use crate::fault::{await_moment, inject};
 use crate::finding::{Broken, Finding, Findings};
-use crate::invariant::{memory, ready, service, stop, store, table};
+use crate::invariant::{fresh, memory, ready, service, stop, store, table};
 use crate::life::{FLEET, Life};
 use crate::load;
-use crate::plan::{End, Kind, Moment, Round};
+use crate::plan::{End, Fold, Kind, Moment, Round};
 use crate::scene::Scene;
 use crate::server::{Launch, Server, ended_by};
 use crate::settings::Settings;
@@ -28,6 +28,9 @@ pub fn run(settings: &Settings, life: &Life, round: &Round, tally: &Tally) -> an
         processes: if round.kind == Kind::Fleet { FLEET } else { 1 },
         round: round.number,
     };
+    if round.fold == Fold::Before {
+        load::fold_between(settings, life, &findings, tally);
+    }
     let starting = launch.begin()?;
     if let (Kind::Kill, End::Kill(Moment::Starting(time))) = (round.kind, round.end) {
         std::thread::sleep(time);
@@ -53,7 +56,8 @@ pub fn run(settings: &Settings, life: &Life, round: &Round, tally: &Tally) -> an
 
 /// Holds what a server has after its start against what is known of it.
 pub fn check(life: &Life, server: &Server, findings: &Findings, tally: &Tally, kind: Kind) -> bool {
-    let store = kind == Kind::Fleet || check_store(life, server, findings, tally);
+    let store = kind == Kind::Fleet
+        || check_store(life, server, findings, tally) && check_fresh(life, server, findings, tally);
     store && check_table(life, server, findings)
 }
 
@@ -68,6 +72,20 @@ fn check_table(life: &Life, server: &Server, findings: &Findings) -> bool {
     };
     findings.tell(Broken::Version, why);
     false
+}
+
+/// Holds the rows of the table that takes upserts against what is known of them, before anybody upserts.
+fn check_fresh(life: &Life, server: &Server, findings: &Findings, tally: &Tally) -> bool {
+    match fresh::check(life.fresh(), server, &life.authority().client(), findings, tally) {
+        Ok(()) => true,
+        Err(error) => {
+            findings.tell(
+                Broken::UpsertWrong,
+                format!("fresh rows cannot be read: {error:#}"),
+            );
+            false
+        }
+    }
 }
 
 /// Holds the store against what is known of it, before anybody puts.
@@ -126,6 +144,15 @@ fn act<'scope>(
     }
     for number in 0..u64::from(round.lookers) {
         scope.spawn(move || load::look_up(scene, number));
+    }
+    for number in 0..u64::from(round.upserters) {
+        scope.spawn(move || load::upsert(scene, number));
+    }
+    if round.upserters > 0 {
+        scope.spawn(|| load::look_at_fresh(scene));
+    }
+    if round.fold == Fold::Beside {
+        scope.spawn(|| load::fold(scene));
     }
     scope.spawn(|| load::switch(scene));
     scope.spawn(|| load::build(scene));

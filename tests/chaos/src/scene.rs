@@ -4,9 +4,11 @@
 
 use crate::certificates::Authority;
 use crate::finding::{Broken, Findings};
+use crate::fresh::{self, Fresh};
 use crate::front::{Answer, Came, Connection, Front};
 use crate::ledger::{Ledger, State, entries};
 use crate::life::Life;
+use crate::load::upsert_once;
 use crate::plan::{Kind, Round, generator};
 use crate::server::Server;
 use crate::settings::Settings;
@@ -52,6 +54,12 @@ pub struct Scene<'r> {
     pub ledger: &'r Ledger,
     /// What callers know of the version of the feature table.
     pub served: &'r Served,
+    /// What callers know of fresh rows.
+    pub fresh: &'r Fresh,
+    /// What an upsert has to say that it survives.
+    pub durability: &'static str,
+    /// Threads that upsert.
+    pub upserters: u64,
     /// What is counted.
     pub tally: &'r Tally,
     /// What is found.
@@ -89,6 +97,9 @@ impl<'r> Scene<'r> {
             authority: life.authority(),
             ledger: life.ledger(),
             served: life.served(),
+            fresh: life.fresh(),
+            durability: life.durability(),
+            upserters: u64::from(round.upserters),
             tally,
             findings,
             seed: round.seed,
@@ -157,8 +168,17 @@ impl<'r> Scene<'r> {
         self.findings.tell(broken, seen);
     }
 
-    /// Puts once under a key of its own and says with which code it was refused; 0 where it was taken.
+    /// Puts once and upserts once under keys of its own and says with which code the first was refused; 0 where both were taken.
     pub fn probe(&self, random: &mut StdRng) -> Option<u64> {
+        let code = self.probe_put(random)?;
+        if code != 0 {
+            return Some(code);
+        }
+        let mut connection = self.connect_to_check(Front::of(0), random).ok()?;
+        upsert_once(self, &mut connection, fresh::PROBE, random)
+    }
+
+    fn probe_put(&self, random: &mut StdRng) -> Option<u64> {
         let writer = u64::from(u32::MAX);
         let number = self.ledger.begin(writer);
         let payload = json!({"entries": entries(writer, number)});

@@ -3,6 +3,7 @@
 //! Every row says its version and its key, so a single answer shows whether it mixes versions. Its invariant: a version is
 //! known to serve, or to be on the disk, only where a server said so; what was asked and not answered is possible, not known.
 
+use crate::fresh;
 use anyhow::Context as _;
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -24,7 +25,7 @@ pub const VERSIONS: u64 = 3;
 pub const CUT: u64 = VERSIONS + 1;
 
 /// Runs `millpond features` and says what went wrong.
-fn features(millpond: &Path, arguments: &[&str], folder: &Path) -> anyhow::Result<()> {
+pub(crate) fn features(millpond: &Path, arguments: &[&str], folder: &Path) -> anyhow::Result<()> {
     let done = Command::new(millpond)
         .arg("features")
         .args(arguments)
@@ -73,6 +74,24 @@ pub fn prepare(millpond: &Path, folder: &Path) -> anyhow::Result<()> {
     file.set_len(file.metadata()?.len() / 2)?;
     let table = table.display().to_string();
     features(millpond, &["activate", &table, &VERSIONS.to_string()], folder)
+}
+
+/// Builds the first version of the table that takes upserts.
+///
+/// # Errors
+/// The builder fails.
+pub fn prepare_fresh(millpond: &Path, folder: &Path) -> anyhow::Result<()> {
+    std::fs::write(folder.join("fresh.csv"), fresh::first_rows()).context("cannot write rows")?;
+    let arguments = [
+        "build",
+        "--input",
+        "fresh.csv",
+        "--out",
+        TABLES,
+        "--name",
+        fresh::NAME,
+    ];
+    features(millpond, &arguments, folder)
 }
 
 /// What callers know of the version that serves, over the rounds of a life.

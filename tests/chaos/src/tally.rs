@@ -111,6 +111,14 @@ pub struct Tally {
     pub puts: AtomicU64,
     /// Puts read back after a restart and found whole.
     pub puts_checked: AtomicU64,
+    /// Upserts acknowledged.
+    pub upserts: AtomicU64,
+    /// Upserts looked for after a restart.
+    pub upserts_checked: AtomicU64,
+    /// Folds of them that were begun,
+    pub folds: AtomicU64,
+    /// and those whose version serves.
+    pub folds_served: AtomicU64,
     /// Lookups in the feature table answered.
     pub lookups: AtomicU64,
     /// Switches of its version answered.
@@ -191,6 +199,14 @@ impl Tally {
             "puts: {} acknowledged, {} times one was looked for after a restart",
             get(&self.puts),
             get(&self.puts_checked)
+        );
+        let _ = writeln!(
+            text,
+            "upserts: {} acknowledged, {} times one was looked for after a restart, {} folds, {} of them served",
+            get(&self.upserts),
+            get(&self.upserts_checked),
+            get(&self.folds),
+            get(&self.folds_served)
         );
         let _ = writeln!(
             text,

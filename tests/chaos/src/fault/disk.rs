@@ -4,6 +4,7 @@
 
 use crate::configuration::SEGMENT_BYTES_MAX;
 use crate::finding::Broken;
+use crate::fresh;
 use crate::invariant::ready;
 use crate::scene::{Scene, Truth};
 use anyhow::Context as _;
@@ -117,13 +118,17 @@ impl Disk {
         Ok(())
     }
 
-    /// Lays a read-only mount over the store's folder: open files can be written, none can be made.
+    /// Lays a read-only mount over the folders of both logs: open files can be written, none can be made.
     pub(super) fn read_only(&self, scene: &Scene<'_>, lasts: Duration) -> anyhow::Result<()> {
         begin(scene);
-        let folder = scene.folder.join("store/events");
-        lay_read_only(&folder)?;
+        let folders = ["store/events", fresh::LOG].map(|folder| scene.folder.join(folder));
+        for folder in &folders {
+            lay_read_only(folder)?;
+        }
         scene.sleep(lasts);
-        command("umount", &["--lazy"], &folder)?;
+        for folder in &folders {
+            command("umount", &["--lazy"], folder)?;
+        }
         ready::after_disk(scene);
         Ok(())
     }

@@ -2,6 +2,7 @@
 //!
 //! That answers are right is checked where calls are made (`load`), and puts by what callers know of them (`ledger`).
 
+pub mod fresh;
 pub mod memory;
 pub mod ready;
 pub mod service;

@@ -88,13 +88,13 @@ fn judge(keys: &[u64], answer: &Value) -> Result<(), String> {
     Ok(())
 }
 
-fn bytes(value: &Value) -> Option<Vec<u8>> {
+pub(crate) fn bytes(value: &Value) -> Option<Vec<u8>> {
     let byte = |number: &Value| u8::try_from(number.as_u64()?).ok();
     value.as_array()?.iter().map(byte).collect()
 }
 
 /// So many numbers: numbers in JSON, little-endian bytes in msgpack.
-fn floats(value: &Value, count: usize) -> Option<Vec<f32>> {
+pub(crate) fn floats(value: &Value, count: usize) -> Option<Vec<f32>> {
     let numbers = value.as_array()?;
     if numbers.len() == count {
         return numbers

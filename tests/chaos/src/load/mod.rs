@@ -2,16 +2,24 @@
 
 mod builds;
 mod callers;
+mod folds;
+mod fresh;
 mod lookups;
 mod readers;
 mod switches;
+mod upserts;
 mod writers;
 
 pub use builds::run as build;
 pub use callers::run as call;
+pub use folds::{between as fold_between, run as fold};
+pub use fresh::run as look_at_fresh;
 pub use lookups::run as look_up;
+pub(crate) use lookups::{bytes, floats};
 pub use readers::run as read;
 pub use switches::run as switch;
+pub use upserts::run as upsert;
+pub(crate) use upserts::upsert as upsert_once;
 pub use writers::run as write;
 
 /// Codes that tell a caller to try again, which any fault may cause.

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Codes that refuse a switch and say that nothing has changed: another goes on; a damaged version.
-const CONFLICT: u64 = 30112;
-const DAMAGED: u64 = 30111;
+pub(super) const CONFLICT: u64 = 30112;
+pub(super) const DAMAGED: u64 = 30111;
 /// A process of several was killed while it opened the version.
 const PROCESS_ENDED: u64 = 20001;
 

@@ -13,7 +13,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Answers to a put after which nobody knows whether it was written.
-const OUTCOME_UNKNOWN: u64 = 30113;
+pub(super) const OUTCOME_UNKNOWN: u64 = 30113;
 const CONFLICT: u64 = 30112;
 
 /// Puts until the round is over.
