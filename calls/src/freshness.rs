@@ -23,8 +23,6 @@ millpond_metrics::counters! {
                 "Times this node took from another one what it may have missed."),
             pub rows: u64 = counter("millpond_nodes_caught_up_rows_total",
                 "Rows and removals that it had missed and took then."),
-            pub behind_folds: u64 = counter("millpond_nodes_behind_folds_rows_total",
-                "Rows and removals that it had missed and could not take, because it has folded newer ones."),
             pub ahead: u64 = counter("millpond_nodes_ahead_rows_total",
                 "Rows and removals that it had missed and refused, because their times are ahead of its clock."),
             pub alone: u64 = gauge("millpond_nodes_unheard",
@@ -61,7 +59,6 @@ pub struct Freshness {
     noted: Mutex<Noted>,
     catch_ups: AtomicU64,
     rows: AtomicU64,
-    behind_folds: AtomicU64,
     ahead: AtomicU64,
     alone: AtomicU64,
     upserts_without: AtomicU64,
@@ -87,7 +84,6 @@ impl Freshness {
             noted: Mutex::default(),
             catch_ups: AtomicU64::new(0),
             rows: AtomicU64::new(0),
-            behind_folds: AtomicU64::new(0),
             ahead: AtomicU64::new(0),
             alone: AtomicU64::new(0),
             upserts_without: AtomicU64::new(0),
@@ -150,11 +146,6 @@ impl Freshness {
     /// It took so many rows from another node.
     pub fn took(&self, rows: u64) {
         self.rows.fetch_add(rows, Ordering::Relaxed);
-    }
-
-    /// It did not take so many rows that another node has, as it has folded newer ones.
-    pub fn left_behind(&self, rows: u64) {
-        self.behind_folds.fetch_add(rows, Ordering::Relaxed);
     }
 
     /// It did not take so many rows that another node has, as no clock has reached their times.
@@ -228,13 +219,6 @@ impl Freshness {
         missed
     }
 
-    /// Hands over the first sequence of a table that another node misses, [`u64::MAX`] where none does; nothing is noted meanwhile.
-    pub fn with_missed_from<R>(&self, table: &str, take: impl FnOnce(u64) -> R) -> R {
-        let noted = self.noted();
-        let missed = noted.missed.get(table).into_iter().flat_map(BTreeMap::values);
-        take(missed.map(|(from, _)| *from).min().unwrap_or(u64::MAX))
-    }
-
     /// Forgets what was noted of nodes that are none any more.
     pub fn keep(&self, is_node: impl Fn(&str) -> bool) {
         let mut noted = self.noted();
@@ -257,7 +241,6 @@ impl Freshness {
             catching_up: follows && self.until_us.load(Ordering::Acquire) <= self.us(now),
             catch_ups: self.catch_ups.load(Ordering::Relaxed),
             rows: self.rows.load(Ordering::Relaxed),
-            behind_folds: self.behind_folds.load(Ordering::Relaxed),
             ahead: self.ahead.load(Ordering::Relaxed),
             alone: self.alone.load(Ordering::Relaxed),
             missing: missing.len() as u64,
@@ -307,21 +290,19 @@ mod tests {
                 .map(|missed| (missed.from, missed.to))
                 .collect::<Vec<_>>()
         };
-        let missed_from = |table| fresh.with_missed_from(table, |from| from);
         // It may have asked the process before.
         assert_eq!(note(5, now), LEASE);
         assert_eq!(ask(&[], now), [(5, 5)]);
         note(7, now);
         note(3, now);
-        assert_eq!((ask(&[], now), missed_from("t")), (vec![(3, 7)], 3));
-        assert_eq!((ask(&[("t", 5)], now), missed_from("t")), (vec![(6, 7)], 6));
-        assert_eq!(missed_from("other"), u64::MAX);
+        assert_eq!(ask(&[], now), [(3, 7)]);
+        assert_eq!(ask(&[("t", 5)], now), [(6, 7)]);
         assert_eq!(fresh.read(true, now).missing, 1);
         assert_eq!(ask(&[("t", 7)], now), []);
         let later = now + LEASE / 2;
         assert_eq!(note(8, later), LEASE / 2);
         assert_eq!(note(8, now + LEASE * 2), Duration::ZERO);
         fresh.keep(|_| false);
-        assert_eq!((missed_from("t"), fresh.read(true, now).missing), (u64::MAX, 0));
+        assert_eq!(fresh.read(true, now).missing, 0);
     }
 }

@@ -315,8 +315,8 @@ fn forget_folded(old: &Catalog, next: &Catalog, is_lasting: bool, has_ended: boo
     }
 }
 
-/// Of a table that is on several servers: up to where all of its versions that are open have the overlay folded. Calls over nodes
-/// ask for the version that all nodes serve, which may be one that is only held here.
+/// Of a table that is on several servers, and has upserts from before it was spread: up to where all of its versions that are open have
+/// them. Calls over nodes ask for the version that all nodes serve, which may be one that is only held here.
 fn folded_everywhere(next: &Catalog, name: &str, overlay: &Overlay) -> Option<u64> {
     let section = next.sections().features.get(name)?;
     let versions = next.versions(name).filter(|_| section.spread);

@@ -502,7 +502,9 @@ fn what_a_spread_table_has_folded_stays_while_a_version_without_it_is_held() {
             shards: 1,
         };
         let base = Arc::new(features::Table::open_version(&tables, None).unwrap());
-        features::fold(base, &tables, 2, &fold).unwrap().unwrap();
+        features::fold(base, &tables, 2, &fold, &|_| true)
+            .unwrap()
+            .unwrap();
         handle.activate("films", 2).unwrap();
         assert_eq!(overlay.len(), left);
         let catalog = handle.pin();

@@ -33,7 +33,6 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             decoded.since.unwrap_or_default(),
             decoded.position.unwrap_or_default(),
         );
-        let forgotten = overlay.forgotten();
         let page = overlay.fresh_page(since, position, rows_max, |key| map.holds(node, key));
         let (rows, removed): (Vec<_>, Vec<_>) = page.rows.iter().partition(|row| row.row.is_some());
         let all = || rows.iter().chain(&removed);
@@ -41,7 +40,6 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         let answer = schema::Answer {
             run: nodes.fresh.run(),
             sequence: page.sequence,
-            forgotten,
             layout: overlay.layout(),
             keys: all().map(|row| row.key).collect(),
             times: all().map(|row| row.stamp.time).collect(),

@@ -26,10 +26,6 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             seen.map(|seen| (&*seen.table, seen.sequence)),
             (lease, call.asked.clock.read()),
         );
-        // What it has now may be folded away.
-        for (name, overlay) in catalog.overlays().filter(|_| !decoded.seen.is_empty()) {
-            fresh.with_missed_from(name, |from| overlay.keep_from(from));
-        }
         let missed = missed.into_iter().map(|missed| schema::Missed {
             table: missed.table.into(),
             from: missed.from,

@@ -215,13 +215,9 @@ pub(crate) fn note_missed<'n>(
     };
     // Of a sequence that is not there yet nothing could ever be caught up with.
     let sequence = sequence.min(overlay.sequence());
-    let wait = nodes
-        .fresh
-        .note_missed(table, names.filter(is_other), sequence, (lease, now));
     nodes
         .fresh
-        .with_missed_from(table, |from| overlay.keep_from(from));
-    wait
+        .note_missed(table, names.filter(is_other), sequence, (lease, now))
 }
 
 pub(crate) fn refused(error: &Error) -> Status {

@@ -220,13 +220,6 @@ impl Following {
         let (others, gains) = others(before, map, &self.name);
         let names: Vec<String> = others.iter().map(|node| node.name.clone()).collect();
         self.nodes.fresh.keep(|name| map.find(name).is_some());
-        if let Some(catalog) = self.shared.calls.state() {
-            // What was kept for a node that is none any more is given back with the next fold.
-            for (name, overlay) in catalog.overlays() {
-                let fresh = &self.nodes.fresh;
-                fresh.with_missed_from(name, |from| overlay.keep_from(from));
-            }
-        }
         self.change(|standings| {
             standings.set(&names, before.is_none(), Instant::now());
             if gains {

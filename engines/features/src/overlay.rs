@@ -42,7 +42,7 @@ use recovered::{Found, Opened, begin, random_history};
 use stored::row_bytes_of;
 use upsert::Job;
 
-pub use fold::{Fold, fold, fold_share};
+pub use fold::{Fold, fold};
 pub use page::{FreshPage, FreshRow};
 pub use record::UPSERT_BYTES_MAX;
 pub use section::OverlaySection;
@@ -77,10 +77,6 @@ pub(crate) struct State {
     sequence: AtomicU64,
     /// The time of the highest stamp that was written.
     newest: AtomicU64,
-    /// From this sequence on nothing is given up: another server may miss it.
-    kept_from: AtomicU64,
-    /// What was given up because a version has it.
-    forgotten: AtomicU64,
     clock: Clock,
     ttl_ms: Option<u64>,
     durability: Durability,
@@ -217,7 +213,7 @@ impl Overlay {
         let history = recovered.next_number;
         // A log that is gone may have been folded too.
         let folded = table.folded().filter(|folded| folded.history == history);
-        found.forgotten = found.forgotten.max(folded.map_or(0, |folded| folded.sequence));
+        found.folded = found.folded.max(folded.map_or(0, |folded| folded.sequence));
         let opened = Opened {
             log: Some(log),
             lock: Some(lock),
@@ -248,8 +244,6 @@ impl Overlay {
             index,
             sequence: AtomicU64::new(opened.next_sequence - 1),
             newest: AtomicU64::new(stamp.time),
-            kept_from: AtomicU64::new(u64::MAX),
-            forgotten: AtomicU64::new(0),
             clock: Clock::new(last_ms),
             ttl_ms: section.ttl_ms,
             durability: section.durability,
@@ -273,8 +267,7 @@ impl Overlay {
             bytes_max: section.bytes_max,
             segment_bytes_max: section.segment_bytes_max,
             swept: Swept::new(),
-            forgotten: Stamp::default(),
-            compaction: Compaction::new(opened.found.segments, opened.found.forgotten, opened.found.copied),
+            compaction: Compaction::new(opened.found.segments, opened.found.folded, opened.found.copied),
         };
         let queue = Arc::new(Queue::new(section.queue_max, queue_bytes_max));
         let thread = LogThread::start("overlay-log", &queue, opened.lock, move |queue| {
@@ -315,10 +308,10 @@ impl Overlay {
             return Ok(());
         }
         // Switches come one after the other, and none is to leave it to the next because upserts fill the queue.
-        let forgotten = self.wait_for(|done| {
+        let taken_out = self.wait_for(|done| {
             answer_refused(self.queue.push_beyond(Job::Folded(folded.sequence), done));
         });
-        forgotten.map(drop)
+        taken_out.map(drop)
     }
 
     fn wait_for(&self, push: impl FnOnce(Done<Job>)) -> Result<Upserted, UpsertError> {
@@ -399,16 +392,6 @@ impl Overlay {
     /// The time of the highest stamp that it has written; 0 before the first.
     pub fn newest(&self) -> u64 {
         self.state.newest.load(Ordering::Relaxed)
-    }
-
-    /// Gives up nothing from this sequence on, whatever is folded: another server is to have it first. [`u64::MAX`] keeps nothing.
-    pub fn keep_from(&self, sequence: u64) {
-        self.state.kept_from.store(sequence, Ordering::Release);
-    }
-
-    /// The sequence up to which it has given up what a version has.
-    pub fn forgotten(&self) -> u64 {
-        self.state.forgotten.load(Ordering::Acquire)
     }
 
     /// What the rows of its table are stored as, in one number: servers compare it before they take rows of each other.

@@ -188,18 +188,8 @@ impl Peer {
                 (false, Some(missed)) => missed.from.saturating_sub(1),
                 (false, None) => continue,
             };
-            let (sequence, forgotten, rows) = self.take(table, from)?;
+            let (sequence, rows) = self.take(table, from)?;
             count += rows;
-            if let Some(missed) = named.filter(|missed| missed.from <= forgotten) {
-                let (node, from) = (self.node.name.as_str(), missed.from);
-                tracing::error!(
-                    table,
-                    node,
-                    from,
-                    forgotten,
-                    "this node missed upserts that another one has folded into a version; serve a version that has them here too"
-                );
-            }
             self.seen.insert(table.clone(), sequence);
         }
         for missed in named
@@ -218,9 +208,9 @@ impl Peer {
         Ok(())
     }
 
-    /// Takes what the node has of a table behind a sequence: up to which sequence of the node's that is, what it has folded, and how
-    /// many rows were missing here.
-    fn take(&mut self, table: &str, since: u64) -> Result<(u64, u64, u64), TakeError> {
+    /// Takes what the node has of a table behind a sequence: up to which sequence of the node's that is, and how many rows were missing
+    /// here.
+    fn take(&mut self, table: &str, since: u64) -> Result<(u64, u64), TakeError> {
         let following = Arc::clone(&self.following);
         let (mut position, mut first, mut count) = (None, None, 0);
         loop {
@@ -241,11 +231,11 @@ impl Peer {
                 let why = "its process is another one".to_owned();
                 return Err(TakeError::Link(LinkError::Lost(why)));
             }
-            let (sequence, forgotten) = *first.get_or_insert((page.sequence, page.forgotten));
+            let sequence = *first.get_or_insert(page.sequence);
             position = page.position;
             count += write(&following, &self.node.name, table, &page)?;
             if position.is_none() {
-                return Ok((sequence, forgotten, count));
+                return Ok((sequence, count));
             }
             if following.shared.calls.is_stopping() {
                 return Err(TakeError::Here("this server stops".to_owned()));

@@ -43,24 +43,15 @@ pub(super) fn write(
     };
     let mut pending = missing(table, overlay, page);
     refuse_ahead(following, (name, from), &mut pending);
-    let (mut taken, mut behind) = (0, 0);
+    let mut taken = 0;
     let (mut waiting_max, mut pause, mut moved) = (WAITING_MAX, PAUSE_MIN, Instant::now());
     while !pending.is_empty() {
         let batch = pending.split_off(pending.len().saturating_sub(waiting_max));
         let tried = batch.len();
-        let full = hand_over(
-            (name, table, overlay),
-            page.layout,
-            batch,
-            |keys, stamp, upserted| {
-                // What is not there though something newer is said to be was folded away, or is older than what was.
-                let is_here = |key: &&u64| upserted.newer <= stamp || overlay.has(**key, stamp);
-                let here = keys.iter().filter(is_here).count();
-                taken += here as u64;
-                following.nodes.fresh.took(here as u64);
-                behind += (keys.len() - here) as u64;
-            },
-        )?;
+        let full = hand_over((name, table, overlay), page.layout, batch, |rows| {
+            taken += rows;
+            following.nodes.fresh.took(rows);
+        })?;
         let Some((why, again)) = full else {
             (waiting_max, pause) = ((waiting_max * 2).min(WAITING_MAX), PAUSE_MIN);
             continue;
@@ -75,16 +66,6 @@ pub(super) fn write(
             return Err(TakeError::Here(format!("table {name:?}: {why}")));
         }
         (waiting_max, pause) = ((waiting_max / 2).max(1), (pause * 2).min(PAUSE_MAX));
-    }
-    if behind > 0 {
-        tracing::error!(
-            table = name,
-            node = from,
-            rows = behind,
-            "this node did not take rows that another one has, because it has folded newer ones of its own; serve a version that has \
-             them here too"
-        );
-        following.nodes.fresh.left_behind(behind);
     }
     Ok(taken)
 }
@@ -116,12 +97,12 @@ fn refuse_ahead(following: &Following, (name, from): (&str, &str), pending: &mut
 /// Upserts for which there was no room, with the log's words.
 type Full = Option<(UpsertError, Vec<(Stamp, Missing)>)>;
 
-/// Hands upserts to the log, and waits for what it says of each: `taken` hears of those that it has.
+/// Hands upserts to the log, and waits for what it says of each: `taken` hears how many rows and removals it has now, or newer ones.
 fn hand_over(
     (name, table, overlay): (&str, &Arc<Table>, &Overlay),
     layout: u64,
     batch: Vec<(Stamp, Missing)>,
-    mut taken: impl FnMut(&[u64], Stamp, Upserted),
+    mut taken: impl FnMut(u64),
 ) -> Result<Full, TakeError> {
     let (done, ended) = sync_channel::<(usize, Result<Upserted, UpsertError>)>(batch.len());
     for (at, (stamp, missing)) in batch.iter().enumerate() {
@@ -139,7 +120,7 @@ fn hand_over(
             continue;
         };
         match result {
-            Ok(upserted) => taken(&missing.all_keys(), stamp, upserted),
+            Ok(_) => taken(missing.all_keys().len() as u64),
             Err(error) if has_no_room(&error) => {
                 why = Some(error);
                 again.push((stamp, missing));

@@ -28,8 +28,6 @@ schema! {
         run: UInt,
         /// All upserts up to this one were there before the page was made.
         sequence: UInt,
-        /// Up to this sequence rows may be here no more, because a version has them.
-        forgotten: UInt,
         /// What rows are stored as: the same number where they are stored alike.
         layout: UInt,
         /// Keys of the rows, then those that were removed.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millpond_engines_features::write::Summary;
-use millpond_engines_features::{Fold, Folded, Table, fold_share, version_at_start};
+use millpond_engines_features::{self as engine, Fold, Folded, Table, version_at_start};
 
 use crate::error::Error;
 use crate::held::{self, Held};
@@ -38,5 +38,5 @@ pub fn fold(
     held::check_base(held, &table)?;
     let version = next_version(table_dir)?;
     let holds = |key| held.is_none_or(|held| held.holds(key));
-    Ok(fold_share(Arc::new(table), table_dir, version, wanted, &holds)?)
+    Ok(engine::fold(Arc::new(table), table_dir, version, wanted, &holds)?)
 }

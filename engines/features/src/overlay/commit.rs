@@ -4,7 +4,6 @@
 //! Knows no threads. Invariant: nothing of a group is visible or answered before all of it is as durable as configured, and a
 //! group that fails leaves no trace in memory.
 
-use std::cell::Cell;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -42,8 +41,6 @@ pub(super) struct Committer {
     pub bytes_max: u64,
     pub segment_bytes_max: u64,
     pub swept: Swept,
-    /// The highest stamp of what was folded and taken away.
-    pub forgotten: Stamp,
     pub compaction: Compaction,
 }
 
@@ -156,12 +153,6 @@ impl Committer {
         }
     }
 
-    /// The stamp of what is known of a key, folded or not; none where that is too old, or was not stamped.
-    fn stamp_of(&self, key: u64) -> Stamp {
-        let entry = self.writer.get(key);
-        entry.map_or(self.forgotten, |entry| entry.stamp)
-    }
-
     /// Leaves out of a stamped upsert what is there already, or newer: the log is to say nothing that a start would have to undo.
     /// The highest stamp of what is newer.
     fn strip(&self, upsert: &mut Upsert) -> Stamp {
@@ -170,7 +161,7 @@ impl Committer {
             return newer;
         }
         let mut is_older = |key: &u64| {
-            let stamp = self.stamp_of(*key);
+            let stamp = self.writer.get(*key).map(|entry| entry.stamp).unwrap_or_default();
             if stamp > own {
                 newer = newer.max(stamp);
             }
@@ -389,18 +380,9 @@ impl Committer {
 
     /// Takes away what is in the version that serves, and gives its log back.
     fn forget(&mut self, sequence: u64) {
-        // Another server may not have all of it yet; the rest goes with the next fold.
-        let sequence = sequence.min(self.state.kept_from.load(Ordering::Acquire).saturating_sub(1));
-        let forgotten = Cell::new(self.forgotten);
-        self.writer.take_away(0, usize::MAX, |entry| {
-            let goes = entry.sequence <= sequence;
-            if goes {
-                forgotten.set(forgotten.get().max(entry.stamp));
-            }
-            goes
-        });
-        self.forgotten = forgotten.get();
-        self.state.forgotten.fetch_max(sequence, Ordering::AcqRel);
+        // No other server waits for any of it: upserts over nodes are not folded.
+        self.writer
+            .take_away(0, usize::MAX, |entry| entry.sequence <= sequence);
         self.give_back_folded(sequence);
     }
 

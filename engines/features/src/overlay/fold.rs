@@ -36,7 +36,8 @@ pub struct Fold<'a> {
 }
 
 /// Writes the content of an overlay's log as the next version, a delta on `base`; nothing where there is none that the base does
-/// not have. A server may write to the log meanwhile: its last group is left to the next fold then, because it may still fail.
+/// not have. Keys that `holds` does not say yes to are left out: the base may be for one node. A server may write to the log meanwhile:
+/// its last group is left to the next fold then, because it may still fail. Upserts over nodes are refused.
 ///
 /// # Errors
 /// As [`Writer::create_delta`] and [`Writer::finish`]; [`Error::OverlayLog`], [`Error::Overlay`].
@@ -45,25 +46,10 @@ pub fn fold(
     table_dir: &Path,
     version: u64,
     fold: &Fold<'_>,
-) -> Result<Option<(Summary, Folded)>, Error> {
-    let read = read(&base, fold)?;
-    write(base, table_dir, version, fold, &|_| true, read)
-}
-
-/// As [`fold`], but of the keys alone that `holds` says yes to: those of the node that the base is for. A log of upserts over nodes is
-/// refused.
-///
-/// # Errors
-/// As [`fold`].
-pub fn fold_share(
-    base: Arc<Table>,
-    table_dir: &Path,
-    version: u64,
-    fold: &Fold<'_>,
     holds: &dyn Fn(u64) -> bool,
 ) -> Result<Option<(Summary, Folded)>, Error> {
-    let read = read(&base, fold)?;
-    if read.0.stamp.is_some() {
+    let (found, folded) = read(&base, fold)?;
+    if found.stamp.is_some() {
         return Err(Error::Overlay {
             path: fold.log.to_path_buf(),
             problem: "its upserts went to several servers, and a version does not say which of two rows of a key is newer, so it is not \
@@ -71,28 +57,17 @@ pub fn fold_share(
                 .to_owned(),
         });
     }
-    write(base, table_dir, version, fold, holds, read)
-}
-
-fn write(
-    base: Arc<Table>,
-    table_dir: &Path,
-    version: u64,
-    fold: &Fold<'_>,
-    holds: &dyn Fn(u64) -> bool,
-    (found, folded): (Found, Folded),
-) -> Result<Option<(Summary, Folded)>, Error> {
     let known = base.folded().filter(|known| known.history == folded.history);
     let floor = known.map_or(0, |known| known.sequence);
     if folded.sequence <= floor {
         return Ok(None);
     }
-    if found.forgotten > floor {
+    if found.folded > floor {
         return Err(Error::Overlay {
             path: fold.log.to_path_buf(),
             problem: format!(
                 "its rows up to sequence {} are in a version, and version {} has them up to {floor}: fold onto the version that has them all",
-                found.forgotten,
+                found.folded,
                 base.version()
             ),
         });

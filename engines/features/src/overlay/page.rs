@@ -1,6 +1,6 @@
 //! What an overlay has, a page at a time, for another server that may miss some of it.
 //!
-//! It shows what lookups do not: removals, and what a version has folded as long as it is here. Invariant: an entry that is there
+//! It shows what lookups do not: removals. Invariant: an entry that is there
 //! when the first page is asked for, and is not written again, is in one of the pages.
 
 use std::sync::atomic::Ordering;

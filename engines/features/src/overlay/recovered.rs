@@ -55,7 +55,7 @@ pub(super) struct Found {
     /// What is in force of the records up to this sequence stands further behind once more.
     pub copied: u64,
     /// Up to this sequence its rows are in a version, and may be in the log no more.
-    pub forgotten: u64,
+    pub folded: u64,
 }
 
 impl Found {
@@ -73,7 +73,7 @@ impl Found {
                 // What comes behind it was not folded, whatever it says.
                 let sequence = sequence.min(record.sequence);
                 // Counts where it is left out, too: segments may be gone for it.
-                self.forgotten = self.forgotten.max(sequence);
+                self.folded = self.folded.max(sequence);
                 Said::Folded { time_ms, sequence }
             }
             said => said,

@@ -108,7 +108,7 @@ impl Bed {
         };
         let base = Arc::new(Table::open_version(&self.dir(), None).unwrap());
         let version = base.version() + 1;
-        let (_, folded) = fold(base, &self.dir(), version, &fold_of).unwrap()?;
+        let (_, folded) = fold(base, &self.dir(), version, &fold_of, &|_| true).unwrap()?;
         let mut next = Table::open_version(&self.dir(), None).unwrap();
         next.see(self.overlay()).unwrap();
         assert_eq!(next.folded(), Some(folded));
@@ -331,13 +331,19 @@ fn a_fold_on_a_version_before_the_last_fold_is_refused() {
         shards: 1,
     };
     let base = |version| Arc::new(Table::open_version(&bed.dir(), Some(version)).unwrap());
-    let refused = fold(base(1), &bed.dir(), 3, &fold_of).unwrap_err().to_string();
+    let refused = fold(base(1), &bed.dir(), 3, &fold_of, &|_| true)
+        .unwrap_err()
+        .to_string();
     let told = format!(
         "up to sequence {} are in a version, and version 1 has them up to 0",
         first.sequence
     );
     assert!(refused.contains(&told), "{refused}");
-    assert!(fold(base(2), &bed.dir(), 3, &fold_of).unwrap().is_some());
+    assert!(
+        fold(base(2), &bed.dir(), 3, &fold_of, &|_| true)
+            .unwrap()
+            .is_some()
+    );
 }
 
 #[test]

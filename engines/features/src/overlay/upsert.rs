@@ -60,7 +60,7 @@ pub enum UpsertError {
         more: u64,
         /// The limit.
         max: u64,
-        /// Whether there is something to fold.
+        /// Whether there is a log, and it has no upserts over nodes.
         can_be_folded: bool,
     },
     /// The queue before the log is full or closed, or the log thread ended.

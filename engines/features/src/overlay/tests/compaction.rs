@@ -67,9 +67,15 @@ fn what_was_folded_is_remembered_by_a_log_that_was_gone_through() {
         shards: 1,
     };
     let base = |version| Arc::new(Table::open_version(&bed.dir(), Some(version)).unwrap());
-    let refused = fold(base(1), &bed.dir(), 3, &fold_of).unwrap_err().to_string();
+    let refused = fold(base(1), &bed.dir(), 3, &fold_of, &|_| true)
+        .unwrap_err()
+        .to_string();
     assert!(refused.contains("up to sequence 1 are in a version"), "{refused}");
-    assert!(fold(base(2), &bed.dir(), 3, &fold_of).unwrap().is_some());
+    assert!(
+        fold(base(2), &bed.dir(), 3, &fold_of, &|_| true)
+            .unwrap()
+            .is_some()
+    );
     bed.reopen();
     bed.check(1, Some([1.0; 3]));
     bed.check(2, Some([2.0; 3]));

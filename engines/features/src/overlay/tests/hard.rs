@@ -162,7 +162,7 @@ fn a_fold_of_one_nodes_keys_leaves_out_the_others() {
         shards: 1,
     };
     let base = Arc::new(Table::open_version(&bed.dir(), None).unwrap());
-    let folded = fold_share(base, &bed.dir(), 2, &fold_of, &|key| key % 2 == 0);
+    let folded = fold(base, &bed.dir(), 2, &fold_of, &|key| key % 2 == 0);
     assert_eq!(folded.unwrap().unwrap().1.sequence, 2);
     let table = Table::open_version(&bed.dir(), Some(2)).unwrap();
     let rows = [1, 2, 3, 4, 101, 102].map(|key| looked_up(&table, key));
@@ -200,9 +200,9 @@ fn a_fold_is_taken_out_however_many_upserts_wait() {
         sequence: 2,
     };
     std::thread::scope(|scope| {
-        let forgotten = scope.spawn(|| bed.overlay().forget(folded));
+        let taken_out = scope.spawn(|| bed.overlay().forget(folded));
         disk.open_gate();
-        forgotten.join().unwrap().unwrap();
+        taken_out.join().unwrap().unwrap();
     });
     assert_eq!(
         (receiver.recv().unwrap().is_ok(), receiver.recv().unwrap().is_ok()),

@@ -113,41 +113,33 @@ fn a_newer_row_stays_and_is_named() {
 }
 
 #[test]
-fn what_was_folded_is_not_undone_and_what_another_server_misses_is_kept() {
-    let mut bed = Bed::new(|_| ());
-    let stamps: Vec<Stamp> = (0..4).map(stamp).collect();
-    upsert(&bed, &[1], Some(1.0), stamps[1]);
-    upsert(&bed, &[2], Some(2.0), stamps[2]);
-    bed.overlay().keep_from(2);
-    let folded = bed.fold().unwrap();
-    bed.overlay().forget(folded).unwrap();
-    assert_eq!((bed.overlay().forgotten(), bed.overlay().len()), (1, 1));
-    // It is in the version, and another server may still take it from here.
-    bed.check(2, Some([2.0; 3]));
-    assert_eq!(bed.overlay().fresh_page(1, 0, 9, |_| true).rows.len(), 1);
-    assert_eq!(upsert(&bed, &[1], Some(9.0), stamps[0]).newer, stamps[1]);
-    bed.check(1, Some([1.0; 3]));
-    upsert(&bed, &[1], Some(4.0), stamps[3]);
-    bed.check(1, Some([4.0; 3]));
-}
-
-#[test]
 fn a_log_of_upserts_over_nodes_is_not_folded() {
     let bed = Bed::new(|_| ());
+    // Before the table was spread.
+    bed.upsert(&[1, 2], &[7.0; 6]).unwrap();
     upsert(&bed, &[1], Some(1.0), stamp(0));
     // The last one may still fail, so a fold does not look at it.
-    upsert(&bed, &[2], Some(1.0), stamp(1));
-    let fold_of = Fold {
-        log: bed.section.path.as_deref().unwrap(),
-        sequence: None,
-        ttl_ms: None,
-        shards: 1,
+    upsert(&bed, &[3], Some(1.0), stamp(1));
+    let folded = |sequence| {
+        let fold_of = Fold {
+            log: bed.section.path.as_deref().unwrap(),
+            sequence,
+            ttl_ms: None,
+            shards: 1,
+        };
+        let base = Arc::new(Table::open_version(&bed.dir(), None).unwrap());
+        fold(base, &bed.dir(), 2, &fold_of, &|_| true)
     };
-    let base = Arc::new(Table::open_version(&bed.dir(), None).unwrap());
-    let refused = fold_share(base, &bed.dir(), 2, &fold_of, &|_| true);
-    let refused = refused.unwrap_err().to_string();
+    let refused = folded(None).unwrap_err().to_string();
     assert!(refused.contains("went to several servers"), "{refused}");
     assert!(Table::open_version(&bed.dir(), Some(2)).is_err());
+    // What was there before is this server's alone.
+    let (_, up_to) = folded(Some(1)).unwrap().unwrap();
+    bed.overlay().forget(up_to).unwrap();
+    assert_eq!((up_to.sequence, bed.overlay().len()), (1, 2));
+    let version = Table::open_version(&bed.dir(), Some(2)).unwrap();
+    assert_eq!(looked_up(&version, 1), Some([7.0; 3]));
+    assert_eq!(bed.overlay().fresh_page(0, 0, 9, |_| true).rows.len(), 2);
 }
 
 #[test]
