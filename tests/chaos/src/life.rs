@@ -8,6 +8,7 @@ use crate::fault::Disk;
 use crate::fresh::Fresh;
 use crate::invariant::memory::documented_bytes;
 use crate::ledger::Ledger;
+use crate::load::Unbroken;
 use crate::settings::Settings;
 use crate::table::{self, Served};
 use anyhow::Context as _;
@@ -35,6 +36,7 @@ pub struct Life {
     served: Served,
     fresh: Fresh,
     durability: &'static str,
+    unbroken: Unbroken,
     disk: Disk,
     documented_bytes: u64,
     is_kept: bool,
@@ -69,6 +71,7 @@ impl Life {
         if with_store {
             table::prepare_fresh(&settings.millpond, &folder)?;
         }
+        let unbroken = Unbroken::build(&settings.millpond, &folder)?;
         let documented_bytes = documented_bytes(&settings.millpond, &folder, processes)?;
         Ok(Life {
             folder,
@@ -77,6 +80,7 @@ impl Life {
             served: Served::default(),
             fresh: Fresh::default(),
             durability,
+            unbroken,
             disk,
             documented_bytes,
             is_kept: false,
@@ -125,6 +129,11 @@ impl Life {
     /// What an upsert of it survives.
     pub fn durability(&self) -> &'static str {
         self.durability
+    }
+
+    /// What its builds that are killed have to come to.
+    pub fn unbroken(&self) -> &Unbroken {
+        &self.unbroken
     }
 
     /// What its store is on.

@@ -8,7 +8,7 @@ use crate::fresh::{self, Fresh};
 use crate::front::{Answer, Came, Connection, Front};
 use crate::ledger::{Ledger, State, entries};
 use crate::life::Life;
-use crate::load::upsert_once;
+use crate::load::{Unbroken, upsert_once};
 use crate::plan::{Kind, Round, generator};
 use crate::server::Server;
 use crate::settings::Settings;
@@ -60,6 +60,8 @@ pub struct Scene<'r> {
     pub durability: &'static str,
     /// Threads that upsert.
     pub upserters: u64,
+    /// What builds that are killed have to come to.
+    pub unbroken: &'r Unbroken,
     /// What is counted.
     pub tally: &'r Tally,
     /// What is found.
@@ -99,6 +101,7 @@ impl<'r> Scene<'r> {
             served: life.served(),
             fresh: life.fresh(),
             durability: life.durability(),
+            unbroken: life.unbroken(),
             upserters: u64::from(round.upserters),
             tally,
             findings,

@@ -38,7 +38,7 @@ pub(crate) fn features(millpond: &Path, arguments: &[&str], folder: &Path) -> an
 }
 
 /// The command line, without its program, that builds a version from the rows of [`write_rows`].
-pub fn build_arguments(version: u64) -> [String; 7] {
+fn build_arguments(version: u64) -> [String; 7] {
     let input = format!("version-{version}.csv");
     ["build", "--input", &input, "--out", TABLES, "--name", NAME].map(str::to_owned)
 }

@@ -125,8 +125,10 @@ pub struct Tally {
     pub switches: AtomicU64,
     /// Builds of a version that were killed,
     pub builds: AtomicU64,
-    /// and how many of them had ended before.
+    /// how many of them had ended before,
     pub builds_whole: AtomicU64,
+    /// and how many of these went on with what a killed one had left.
+    pub builds_resumed: AtomicU64,
     /// Most memory of a server and its processes, in bytes.
     pub resident_bytes_max: AtomicU64,
     /// Longest stop, in milliseconds.
@@ -210,11 +212,12 @@ impl Tally {
         );
         let _ = writeln!(
             text,
-            "tables: {} lookups, {} switches, {} builds killed, {} of them with a whole version",
+            "tables: {} lookups, {} switches, {} builds killed, {} of them with a whole version, {} of those begun by another",
             get(&self.lookups),
             get(&self.switches),
             get(&self.builds),
-            get(&self.builds_whole)
+            get(&self.builds_whole),
+            get(&self.builds_resumed)
         );
         let _ = writeln!(
             text,

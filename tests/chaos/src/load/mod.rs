@@ -10,7 +10,7 @@ mod switches;
 mod upserts;
 mod writers;
 
-pub use builds::run as build;
+pub use builds::{Unbroken, run as build};
 pub use callers::run as call;
 pub use folds::{between as fold_between, run as fold};
 pub use fresh::run as look_at_fresh;
