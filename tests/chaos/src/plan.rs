@@ -49,6 +49,8 @@ pub enum Moment {
     Puts(u64),
     /// When the log has grown after so many acknowledged puts: what made it grow is written, and hardly synced.
     Growth(u64),
+    /// The same of upserts and their log.
+    FreshGrowth(u64),
     /// So long after the process was started, ready or not.
     Starting(Duration),
 }
@@ -166,6 +168,11 @@ pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
         Kind::Fleet => (0, 5, 0, 3),
     };
     let upserters = if kind == Kind::Fleet { 0 } else { 2 };
+    let (fold, has_fresh_end) = fresh(seed, number, kind);
+    let end = match end {
+        End::Kill(Moment::Growth(count)) if has_fresh_end => End::Kill(Moment::FreshGrowth(count)),
+        end => end,
+    };
     Round {
         number,
         kind,
@@ -178,16 +185,19 @@ pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
         readers,
         lookers,
         upserters,
-        fold: fold(seed, number, kind),
+        fold,
     }
 }
 
-/// From a generator of its own, so that it changes nothing else of a plan.
-fn fold(seed: u64, number: u64, kind: Kind) -> Fold {
+/// When rows are folded, and whether a kill that awaits the growth of a log awaits that of the overlay. From a generator of its own, so that it changes nothing else of a plan.
+fn fresh(seed: u64, number: u64, kind: Kind) -> (Fold, bool) {
     let random = &mut generator(!seed, number + 1);
     match kind {
-        Kind::Fleet => Fold::Never,
-        _ => pick(random, [(3, Fold::Never), (1, Fold::Before), (1, Fold::Beside)]),
+        Kind::Fleet => (Fold::Never, false),
+        _ => {
+            let folds = [(3, Fold::Never), (1, Fold::Before), (1, Fold::Beside)];
+            (pick(random, folds), random.random())
+        }
     }
 }
 

@@ -76,6 +76,8 @@ pub struct Scene<'r> {
     pub tls: Arc<ClientConfig>,
     /// Puts acknowledged in this round.
     pub puts: AtomicU64,
+    /// Upserts acknowledged in this round.
+    pub upserts: AtomicU64,
     /// The disk was made to fail in this round, which explains more.
     pub disk_failed: AtomicBool,
     over: AtomicBool,
@@ -110,6 +112,7 @@ impl<'r> Scene<'r> {
             documented_bytes: life.documented_bytes(),
             tls: life.authority().client(),
             puts: AtomicU64::new(0),
+            upserts: AtomicU64::new(0),
             disk_failed: AtomicBool::new(false),
             over: AtomicBool::new(false),
             truth: Mutex::new((Truth::Ready, Instant::now())),

@@ -1,5 +1,6 @@
 //! The moment of a kill -9.
 
+use crate::fresh::LOG;
 use crate::plan::Moment;
 use crate::scene::Scene;
 use std::path::Path;
@@ -12,8 +13,12 @@ const WAIT_MAX: Duration = Duration::from_secs(3);
 /// Waits until the moment has come.
 pub fn await_moment(scene: &Scene<'_>, moment: Moment) {
     let until = Instant::now() + WAIT_MAX;
-    let before = scene.puts.load(Ordering::SeqCst);
-    let has_put = |count| scene.puts.load(Ordering::SeqCst) >= before + count;
+    let counted = match moment {
+        Moment::FreshGrowth(_) => &scene.upserts,
+        _ => &scene.puts,
+    };
+    let before = counted.load(Ordering::SeqCst);
+    let has_come = |count| counted.load(Ordering::SeqCst) >= before + count;
     let wait = |done: &dyn Fn() -> bool| {
         while !done() && Instant::now() < until {
             std::thread::yield_now();
@@ -21,10 +26,14 @@ pub fn await_moment(scene: &Scene<'_>, moment: Moment) {
     };
     match moment {
         Moment::After(time) | Moment::Starting(time) => std::thread::sleep(time),
-        Moment::Puts(count) => wait(&|| has_put(count)),
-        Moment::Growth(count) => {
-            wait(&|| has_put(count));
-            let folder = scene.folder.join("store/events");
+        Moment::Puts(count) => wait(&|| has_come(count)),
+        Moment::Growth(count) | Moment::FreshGrowth(count) => {
+            wait(&|| has_come(count));
+            let folder = match moment {
+                Moment::FreshGrowth(_) => LOG,
+                _ => "store/events",
+            };
+            let folder = scene.folder.join(folder);
             let length = log_bytes(&folder);
             wait(&|| log_bytes(&folder) != length);
         }

@@ -58,6 +58,7 @@ pub fn upsert(
         Came::Answer(_, Answer::Good(answer)) => {
             Tally::add(&scene.tally.answered, 1);
             Tally::add(&scene.tally.upserts, 1);
+            scene.upserts.fetch_add(1, Ordering::SeqCst);
             check_answer(scene, &answer);
             (State::There, Some(0))
         }
