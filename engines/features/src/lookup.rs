@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::hash::hash;
 use crate::layer::{Layer, Said, Views};
-use crate::overlay::{Now, View};
+use crate::overlay::{Hashed, Now, View};
 use crate::projection::Projection;
 use crate::rows::{Reader, Row};
 use crate::shard::Slot;
@@ -185,7 +185,7 @@ impl Table {
         visit: impl FnMut(Option<Row<'_>>),
     ) -> usize {
         match self.view.as_ref().and_then(View::now) {
-            None => self.each_of_version::<KEYS, AHEAD>(keys, found, visit),
+            None => self.each_of_version::<KEYS, AHEAD>(keys, |_, key| hash(key), found, visit),
             Some(now) => self.each_fresh::<ROWS>(&now, keys, found, visit),
         }
     }
@@ -197,26 +197,45 @@ impl Table {
         now: &Now<'_>,
         keys: &[u64],
         found: &mut [u8],
+        visit: impl FnMut(Option<Row<'_>>),
+    ) -> usize {
+        if keys.len() <= BLOCK_MIN {
+            self.each_fresh_in::<BLOCK_MIN, ROWS>(now, keys, found, visit)
+        } else {
+            self.each_fresh_in::<BLOCK, ROWS>(now, keys, found, visit)
+        }
+    }
+
+    #[inline(always)]
+    fn each_fresh_in<const KEYS: usize, const ROWS: bool>(
+        &self,
+        now: &Now<'_>,
+        keys: &[u64],
+        found: &mut [u8],
         mut visit: impl FnMut(Option<Row<'_>>),
     ) -> usize {
         let (mut count, mut scratch) = (0, Vec::new());
-        let mut ahead = keys.chunks(BLOCK);
-        let first = ahead.next().unwrap_or_default();
-        if first.len() > BLOCK_MIN {
-            now.prefetch(first);
-        }
-        for (keys, found) in keys.chunks(BLOCK).zip(found.chunks_mut(BLOCK / 8)) {
-            let candidates = now.candidates(keys);
-            now.prefetch(ahead.next().unwrap_or_default());
+        let (mut one, mut other) = (Hashed::<KEYS>::new(), Hashed::new());
+        let (mut hashed, mut ahead) = (&mut one, &mut other);
+        let mut blocks = keys.chunks(KEYS);
+        now.hash(blocks.next().unwrap_or_default(), ahead);
+        for (keys, found) in keys.chunks(KEYS).zip(found.chunks_mut(KEYS / 8)) {
+            std::mem::swap(&mut hashed, &mut ahead);
+            let candidates = now.candidates(hashed);
+            now.hash(blocks.next().unwrap_or_default(), ahead);
             // Of each key in the block, whether it is there by what the overlay says; and by what it does not.
             let (mut there, mut gone, mut at) = (0_u64, 0_u64, 0);
-            self.each_of_version::<BLOCK, true>(keys, found, |row| {
-                let (key, bit) = (keys.get(at), 1_u64 << at);
+            let hash_of = |at, _| hashed.of_version(at);
+            self.each_of_version::<KEYS, true>(keys, hash_of, found, |row| {
+                let (place, bit) = (at, 1_u64 << at);
                 at += 1;
-                let said = match key {
-                    Some(key) if candidates & bit != 0 && ROWS => now.said(*key, &mut scratch),
-                    Some(key) if candidates & bit != 0 => now.said_without_row(*key),
-                    _ => Said::Nothing,
+                if candidates & bit == 0 {
+                    return visit(row);
+                }
+                let said = match keys.get(place) {
+                    Some(&key) if ROWS => now.said((key, hashed, place), &mut scratch),
+                    Some(&key) => now.said_without_row(key),
+                    None => Said::Nothing,
                 };
                 match said {
                     Said::Nothing => visit(row),
@@ -238,22 +257,25 @@ impl Table {
         count
     }
 
+    /// [`Table::each`] of the version alone. `hash_of` knows the hash of a key by its place in a block.
     #[inline(always)]
     fn each_of_version<const KEYS: usize, const AHEAD: bool>(
         &self,
         keys: &[u64],
+        hash_of: impl Fn(usize, u64) -> u64,
         found: &mut [u8],
         visit: impl FnMut(Option<Row<'_>>),
     ) -> usize {
+        let keyed = (keys, hash_of);
         match self.layers() {
             [] => 0,
             // The usual case is worth code of its own.
             [only] => {
                 let Some(views) = only.views() else { return 0 };
                 if keys.len() <= BLOCK_MIN {
-                    each_in::<BLOCK_MIN, AHEAD, 1>(&[views], keys, found, only_row, visit)
+                    each_in::<BLOCK_MIN, AHEAD, 1>(&[views], keyed, found, only_row, visit)
                 } else {
-                    each_in::<KEYS, AHEAD, 1>(&[views], keys, found, only_row, visit)
+                    each_in::<KEYS, AHEAD, 1>(&[views], keyed, found, only_row, visit)
                 }
             }
             layers => {
@@ -266,9 +288,9 @@ impl Table {
                 };
                 let row_of = |slots: &[_; LAYERS_MAX], key| row_of(layers, slots, key);
                 if keys.len() <= BLOCK_MIN {
-                    each_in::<BLOCK_MIN, AHEAD, LAYERS_MAX>(&views, keys, found, row_of, visit)
+                    each_in::<BLOCK_MIN, AHEAD, LAYERS_MAX>(&views, keyed, found, row_of, visit)
                 } else {
-                    each_in::<KEYS, AHEAD, LAYERS_MAX>(&views, keys, found, row_of, visit)
+                    each_in::<KEYS, AHEAD, LAYERS_MAX>(&views, keyed, found, row_of, visit)
                 }
             }
         }
@@ -298,7 +320,7 @@ fn row_of<'a>(layers: &'a [Arc<Layer>], slots: &[Slot<'a>; LAYERS_MAX], key: u64
 #[inline(always)]
 fn each_in<'a, const KEYS: usize, const AHEAD: bool, const LAYERS: usize>(
     views: &[Views<'a>],
-    keys: &[u64],
+    (keys, hash_of): (&[u64], impl Fn(usize, u64) -> u64),
     found: &mut [u8],
     row_of: impl Fn(&[Slot<'a>; LAYERS], u64) -> Option<Row<'a>>,
     mut visit: impl FnMut(Option<Row<'a>>),
@@ -306,8 +328,8 @@ fn each_in<'a, const KEYS: usize, const AHEAD: bool, const LAYERS: usize>(
     let mut count = 0;
     for (keys, found) in keys.chunks(KEYS).zip(found.chunks_mut(KEYS / 8)) {
         let mut hashes = [0; KEYS];
-        for (place, &key) in hashes.iter_mut().zip(keys) {
-            *place = hash(key);
+        for (at, (place, &key)) in hashes.iter_mut().zip(keys).enumerate() {
+            *place = hash_of(at, key);
             if AHEAD {
                 views
                     .iter()

@@ -15,6 +15,7 @@ mod page;
 mod record;
 mod recovered;
 mod section;
+mod seed;
 mod slots;
 mod stamp;
 mod stored;
@@ -48,7 +49,7 @@ pub use record::UPSERT_BYTES_MAX;
 pub use section::OverlaySection;
 pub use stamp::Stamp;
 pub use upsert::{Upsert, UpsertError, Upserted};
-pub(crate) use view::{Now, View};
+pub(crate) use view::{Hashed, Now, View};
 
 /// Up to where a version has what was upserted: in which log's history, and which sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

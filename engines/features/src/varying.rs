@@ -4,7 +4,7 @@
 
 use crate::hash::{hash, shard_of};
 use crate::layer::{Layer, Said};
-use crate::overlay;
+use crate::overlay::{self, Hashed};
 use crate::prefetch::prefetch;
 use crate::rows::{Cell, Row};
 use crate::schema::{Numbers, ROW_BYTES_MAX, START_BYTES};
@@ -167,12 +167,18 @@ impl Table {
             bytes: 0,
         };
         let mut scratch = Vec::new();
+        let mut fresh = now.as_ref().map(|now| (now, Hashed::<BLOCK>::new()));
         for keys in keys.chunks(BLOCK) {
-            let candidates = now.as_ref().map_or(0, |now| now.candidates(keys));
+            let candidates = fresh.as_mut().map_or(0, |(now, hashed)| {
+                now.hash(keys, hashed);
+                now.candidates(hashed)
+            });
             self.prefetch_slots(keys);
             for (place, &key) in keys.iter().enumerate() {
-                let said = match &now {
-                    Some(now) if candidates >> place & 1 == 1 => now.said(key, &mut scratch),
+                let said = match &fresh {
+                    Some((now, hashed)) if candidates >> place & 1 == 1 => {
+                        now.said((key, hashed, place), &mut scratch)
+                    }
                     _ => Said::Nothing,
                 };
                 let row = match said {

@@ -11,9 +11,9 @@ use arc_swap::{ArcSwap, Guard};
 
 use super::cells::WORD_BYTES;
 use super::heap::CHUNK_WORDS;
+use super::seed::{Seed, Seeded};
 use super::slots::{GROUP, Slots, Spot};
 use super::stamp::Stamp;
-use crate::hash::hash;
 
 /// Groups of the smallest index, and behind the last home, or twice as many until all keys have a place.
 const HOMES_MIN: usize = 8;
@@ -90,7 +90,13 @@ impl Index {
     /// Without an entry, and the one writer it has. Rows have so many bytes, or each its own where these are
     /// [`VARYING`](super::stored::VARYING).
     pub(crate) fn new(row_bytes: usize) -> (Arc<Index>, Writer) {
+        Index::with_seed(Seed::of_process(), row_bytes)
+    }
+
+    /// The same whose keys lie by that seed.
+    pub(super) fn with_seed(seed: Seed, row_bytes: usize) -> (Arc<Index>, Writer) {
         let slots = Arc::new(Slots::new(
+            seed,
             (row_bytes, false),
             (HOMES_MIN, TAIL),
             (RESTING + 1, CHUNK_WORDS),
@@ -141,21 +147,21 @@ impl Index {
 impl Writer {
     /// What was written of a key last, without its row.
     pub(crate) fn get(&self, key: u64) -> Option<Entry<()>> {
-        self.slots.head(key, hash(key))
+        self.slots.head(key, self.slots.hash(key))
     }
 
     /// Asks for what writing these keys, 64 at most, reads first.
     pub(crate) fn prefetch(&self, keys: impl Iterator<Item = u64>) {
-        let keys: Vec<u64> = keys.collect();
-        if keys.len() > 1 {
-            keys.iter().for_each(|key| self.slots.prefetch(hash(*key)));
-            self.slots.candidates(&keys);
+        let hashes: Vec<Seeded> = keys.map(|key| self.slots.hash(key)).collect();
+        if hashes.len() > 1 {
+            hashes.iter().for_each(|hash| self.slots.prefetch(*hash));
+            self.slots.candidates::<64>(&hashes);
         }
     }
 
     /// Memory beside the entry of what was written of a key last, where rows vary in length; nothing where nothing was.
     pub(crate) fn row_bytes_of(&self, key: u64) -> Option<u64> {
-        match self.slots.spot(key, hash(key)) {
+        match self.slots.spot(key, self.slots.hash(key)) {
             Spot::There(place) => {
                 let cell = self.slots.number_at(place).checked_sub(1)?;
                 Some((self.slots.cells.heap_words_of(cell) * WORD_BYTES) as u64)
@@ -172,7 +178,7 @@ impl Writer {
             self.move_all(entry.stamp.is_some(), words, None::<&Entry<R>>);
         }
         self.index.row_words.fetch_add(words as u64, Ordering::Relaxed);
-        let hash = hash(entry.key);
+        let hash = self.slots.hash(entry.key);
         match self.slots.spot(entry.key, hash) {
             Spot::There(place) => {
                 let cell = self.free_cell();
@@ -229,7 +235,7 @@ impl Writer {
         loop {
             let cells = &self.slots.cells;
             let kind = (cells.row_bytes(), has_stamps || cells.has_stamps());
-            let slots = Slots::new(kind, (homes, tail), (RESTING + 1, heap_words));
+            let slots = Slots::new(self.slots.seed, kind, (homes, tail), (RESTING + 1, heap_words));
             if let Some(cells) = moved(&slots, &self.slots, more) {
                 self.led = 0;
                 self.cells = cells;
@@ -276,7 +282,7 @@ impl Writer {
 fn moved<R: AsRef<[u8]>>(to: &Slots, from: &Slots, more: Option<&Entry<R>>) -> Option<u32> {
     let cells = to.take_over(from)?;
     let Some(entry) = more else { return Some(cells) };
-    let hash = hash(entry.key);
+    let hash = to.hash(entry.key);
     let Spot::Free(place) = to.spot(entry.key, hash) else {
         return None;
     };
@@ -288,9 +294,12 @@ fn moved<R: AsRef<[u8]>>(to: &Slots, from: &Slots, more: Option<&Entry<R>>) -> O
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
+    use super::super::seed::fixed;
     use super::*;
+    use crate::hash::key_of;
     use proptest::prelude::*;
     use std::collections::BTreeMap;
+    use std::sync::LazyLock;
     use std::sync::atomic::AtomicBool;
 
     /// Bytes of a row: some words and a bit.
@@ -313,11 +322,12 @@ mod tests {
     fn sequence_of(index: &Index, key: u64) -> Option<u64> {
         let mut row = Vec::new();
         let slots = index.pin();
-        let found = slots.find(key, hash(key), &mut row)?;
+        let hash = slots.hash(key);
+        let found = slots.find(key, hash, &mut row)?;
         let expected = entry(key, found.sequence);
         assert_eq!(found.row, expected.row.as_deref());
         assert_eq!((found.key, found.written_ms), (key, expected.written_ms));
-        assert_eq!(slots.candidates(&[key]), 1);
+        assert_eq!(slots.candidates::<1>(&[hash]), 1);
         Some(found.sequence)
     }
 
@@ -332,23 +342,34 @@ mod tests {
         keys
     }
 
+    /// Keys for which that holds of their hashes by the first fixed seed.
+    fn keys_whose(is_so: impl Fn(u64) -> bool) -> Vec<u64> {
+        let seed = fixed(0);
+        let keys = (0..).filter(|key| is_so(seed.mix(crate::hash::hash(*key)).0));
+        keys.take(300).collect()
+    }
+    static ANY: LazyLock<Vec<u64>> = LazyLock::new(|| keys_whose(|_| true));
+    static OF_ONE_HOME: LazyLock<Vec<u64>> = LazyLock::new(|| keys_whose(|hash| hash >> 54 == (1 << 10) - 1));
+    static OF_ONE_TAG: LazyLock<Vec<u64>> = LazyLock::new(|| keys_whose(|hash| hash & 0x7ff == 0x2ff));
+
     proptest! {
         #[test]
         fn it_is_a_map(
             changes in prop::collection::vec((0..300_u64, 0..8_u8), 0..2000),
             // Some keys have one home, and some one tag or one eighth too.
-            key_of in prop::sample::select(vec![
-                |number| number,
-                |number| crate::hash::key_of(u64::MAX - number * 256),
-                |number: u64| crate::hash::key_of(number << 57 | number),
-            ] as Vec<fn(u64) -> u64>),
+            keys in prop::sample::select(vec![
+                &*ANY,
+                &*OF_ONE_HOME,
+                &*OF_ONE_TAG,
+            ]),
             stamped_from in prop::option::of(1..100_u64),
         ) {
             let stamp_of = |sequence: u64| match stamped_from {
                 Some(from) if sequence >= from => Stamp { time: sequence, origin: !sequence },
                 _ => Stamp::default(),
             };
-            let (index, mut writer) = Index::new(ROW_BYTES);
+            let key_of = |number: u64| keys[number as usize];
+            let (index, mut writer) = Index::with_seed(fixed(0), ROW_BYTES);
             let mut model = BTreeMap::new();
             for (sequence, (number, kind)) in (1..).zip(changes) {
                 if kind == 0 {
@@ -381,18 +402,63 @@ mod tests {
 
     #[test]
     fn keys_that_are_not_there_have_no_candidate_but_for_few() {
-        let (index, mut writer) = Index::new(ROW_BYTES);
+        let (index, mut writer) = Index::with_seed(fixed(0), ROW_BYTES);
         (0..20_000).for_each(|key| writer.put(&entry(key, 1)));
         let slots = index.pin();
         let absent: Vec<u64> = (1_000_000..1_100_000).collect();
-        let candidates = absent.chunks(64).map(|keys| slots.candidates(keys).count_ones());
+        let candidates = absent.chunks(64).map(|keys| {
+            let hashes: Vec<Seeded> = keys.iter().map(|key| slots.hash(*key)).collect();
+            slots.candidates::<64>(&hashes).count_ones()
+        });
         // A tag of one in 255, of seven places or a few more.
         assert!(candidates.sum::<u32>() < 4_000);
     }
 
+    /// Groups from the homes of all keys to where they lie.
+    fn walked(writer: &Writer, keys: &[u64]) -> usize {
+        let walked = keys.iter().map(|&key| {
+            let hash = writer.slots.hash(key);
+            match writer.slots.spot(key, hash) {
+                Spot::There(place) => place / GROUP - writer.slots.home(hash),
+                _ => panic!("key {key} is not there"),
+            }
+        });
+        walked.sum()
+    }
+
+    #[test]
+    fn keys_that_were_chosen_by_the_formats_hash_lie_apart() {
+        const KEYS: u64 = 5000;
+        // By it alone all would lie behind one home, and the last of them behind 700 full groups.
+        let chosen: [fn(u64) -> u64; 4] = [
+            |number| key_of(u64::MAX - number),
+            |number| key_of(number << 11),
+            |number| key_of(0xabcd << 48 | number << 3),
+            |number| number,
+        ];
+        for keys in chosen.map(|key| (0..KEYS).map(key).collect::<Vec<_>>()) {
+            for seed in 0..4 {
+                let (_, mut writer) = Index::with_seed(fixed(seed), ROW_BYTES);
+                keys.iter().for_each(|key| writer.put(&entry(*key, 1)));
+                let groups = walked(&writer, &keys);
+                assert!(groups < keys.len(), "{groups} groups by seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn keys_that_were_chosen_by_the_seed_of_another_process_lie_apart() {
+        let (_, mut writer) = Index::with_seed(fixed(0), ROW_BYTES);
+        OF_ONE_HOME.iter().for_each(|key| writer.put(&entry(*key, 1)));
+        assert!(walked(&writer, &OF_ONE_HOME) > 5 * OF_ONE_HOME.len());
+        let (_, mut writer) = Index::with_seed(fixed(1), ROW_BYTES);
+        OF_ONE_HOME.iter().for_each(|key| writer.put(&entry(*key, 1)));
+        assert!(walked(&writer, &OF_ONE_HOME) < OF_ONE_HOME.len());
+    }
+
     #[test]
     fn what_was_left_is_used_again_and_given_back() {
-        let (index, mut writer) = Index::new(ROW_BYTES);
+        let (index, mut writer) = Index::with_seed(fixed(0), ROW_BYTES);
         for sequence in 1..50 {
             (0..5000).for_each(|key| writer.put(&entry(key, sequence)));
         }
@@ -414,7 +480,7 @@ mod tests {
     #[test]
     fn readers_never_miss_what_is_there() {
         const KEYS: u64 = 50;
-        let (index, mut writer) = Index::new(ROW_BYTES);
+        let (index, mut writer) = Index::with_seed(fixed(0), ROW_BYTES);
         (0..KEYS).for_each(|key| writer.put(&entry(key, 1)));
         let done = AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -8,9 +8,8 @@ use std::sync::atomic::Ordering;
 use super::Overlay;
 use super::index::Entry;
 use super::stamp::Stamp;
-use crate::hash::hash;
 
-/// Bits of a hash that a position has no place for, as in a scan.
+/// Bits of a hash that a position leaves out: one that another process said means nothing here, and who asks looks to that.
 const CUT: u32 = 17;
 /// Places that a page looks at, most of which may hold nothing that is asked for: a page is made on a net thread.
 const PLACES_MAX: usize = 1 << 15;
@@ -40,7 +39,8 @@ pub struct FreshPage {
 impl Overlay {
     /// Whether it has an upsert of that stamp of a key, or a newer one.
     pub fn has(&self, key: u64, stamp: Stamp) -> bool {
-        let found = self.state.index.pin().head(key, hash(key));
+        let slots = self.state.index.pin();
+        let found = slots.head(key, slots.hash(key));
         found.is_some_and(|entry| entry.stamp >= stamp)
     }
 
@@ -65,7 +65,7 @@ impl Overlay {
             .take_while(|(cut, _)| last.is_none_or(|last| *cut <= last));
         let mut scratch = Vec::new();
         let rows = page.filter_map(|&(_, key)| {
-            let entry = slots.find(key, hash(key), &mut scratch)?;
+            let entry = slots.find(key, slots.hash(key), &mut scratch)?;
             Some(FreshRow {
                 key,
                 stamp: entry.stamp,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::cells::Cells;
 use super::index::Entry;
+use super::seed::{Seed, Seeded};
 use crate::hash::hash;
 use crate::prefetch::prefetch;
 
@@ -24,6 +25,8 @@ const NO_CELL: u32 = 0;
 
 /// Places for keys. The first group that a key may lie in is by its hash; where that is full, it lies in one behind.
 pub(crate) struct Slots {
+    /// What hashes here are by: keys that were chosen to lie in one group lie apart.
+    pub(super) seed: Seed,
     /// Groups in which hashes have their first. Others follow, so that searching never wraps around.
     homes: u64,
     tags: Box<[AtomicU64]>,
@@ -43,6 +46,7 @@ impl Slots {
     /// Of cells with rows of so many bytes. `beside` is how many cells there may be beside one for each place, and how many words
     /// rows may take that vary in length.
     pub(super) fn new(
+        seed: Seed,
         (row_bytes, has_stamps): (usize, bool),
         (homes, tail): (usize, usize),
         (cells_beside, heap_words): (usize, usize),
@@ -50,6 +54,7 @@ impl Slots {
         let groups = homes + tail;
         let places = groups * GROUP;
         Slots {
+            seed,
             homes: homes as u64,
             tags: (0..groups).map(|_| AtomicU64::new(0)).collect(),
             numbers: (0..places).map(|_| AtomicU32::new(NO_CELL)).collect(),
@@ -66,9 +71,15 @@ impl Slots {
         self.numbers.len()
     }
 
+    /// The hash by which a key lies here.
     #[inline]
-    fn home(&self, hash: u64) -> usize {
-        ((u128::from(hash) * u128::from(self.homes)) >> 64) as usize
+    pub(crate) fn hash(&self, key: u64) -> Seeded {
+        self.seed.mix(hash(key))
+    }
+
+    #[inline]
+    pub(super) fn home(&self, hash: Seeded) -> usize {
+        ((u128::from(hash.0) * u128::from(self.homes)) >> 64) as usize
     }
 
     #[inline]
@@ -84,50 +95,54 @@ impl Slots {
 
     /// Asks for the tags of a key's first group.
     #[inline]
-    pub(crate) fn prefetch(&self, hash: u64) {
+    pub(crate) fn prefetch(&self, hash: Seeded) {
         if let Some(tags) = self.tags.get(self.home(hash)) {
             prefetch(tags);
         }
     }
 
-    /// Of at most 64 keys those that may be there: key i is bit i. Most keys that are not there are not among them. What these have is
-    /// asked for ahead.
+    /// Of at most `KEYS` keys, by their hashes, those that may be there: key i is bit i. Most keys that are not there are not among them.
+    /// What these have is asked for ahead.
     #[inline]
-    pub(crate) fn candidates(&self, keys: &[u64]) -> u64 {
-        let (mut candidates, mut behind) = (0_u64, 0);
+    pub(crate) fn candidates<const KEYS: usize>(&self, hashes: &[Seeded]) -> u64 {
+        const { assert!(KEYS <= u64::BITS as usize, "a bit for each") };
+        let hashes = hashes.get(..KEYS).unwrap_or(hashes);
+        let mut asked = 0_u64;
         // Without a branch: which keys go on is not to be foreseen.
-        for (at, key) in keys.iter().enumerate() {
-            let hash = hash(*key);
+        for &hash in hashes.iter().rev() {
             let tags = self.tags_of(self.home(hash)).unwrap_or_default();
-            candidates |= u64::from(places_of(tag(hash), tags) != 0) << at;
-            behind |= u64::from(is_behind(hash, tags)) << at;
+            asked = asked << 1 | u64::from(places_of(tag(hash), tags) | tags & behind_bit(hash) != 0);
         }
-        let each = |mut bits: u64, visit: &mut dyn FnMut(usize, u64)| {
-            while bits != 0 {
-                let at = bits.trailing_zeros() as usize;
-                if let Some(key) = keys.get(at) {
-                    visit(at, hash(*key));
-                }
-                bits &= bits - 1;
+        match asked {
+            0 => 0,
+            asked => self.placed::<KEYS>(hashes, asked),
+        }
+    }
+
+    /// Those of them that have a place by their tag.
+    fn placed<const KEYS: usize>(&self, hashes: &[Seeded], mut asked: u64) -> u64 {
+        let (mut candidates, mut places) = (0_u64, [0; KEYS]);
+        let mut free = places.iter_mut();
+        while asked != 0 {
+            let at = asked.trailing_zeros();
+            asked &= asked - 1;
+            let place = hashes.get(at as usize).and_then(|hash| self.candidate(*hash));
+            if let Some(place) = place {
+                candidates |= 1 << at;
+                self.numbers.get(place).into_iter().for_each(prefetch);
+                free.next().into_iter().for_each(|free| *free = place);
             }
-        };
-        each(behind & !candidates, &mut |at, hash| {
-            candidates |= u64::from(self.candidate(hash).is_some()) << at;
-        });
-        each(candidates, &mut |_, hash| {
-            let number = self.candidate(hash).and_then(|place| self.numbers.get(place));
-            number.into_iter().for_each(prefetch);
-        });
-        each(candidates, &mut |_, hash| {
-            let number = self.candidate(hash).map(|place| self.number_at(place));
-            let number = number.and_then(|number| number.checked_sub(1));
+        }
+        for place in places.iter().take(candidates.count_ones() as usize) {
+            let number = self.number_at(*place).checked_sub(1);
             number.into_iter().for_each(|number| self.cells.prefetch(number));
-        });
+        }
         candidates
     }
 
     /// The first place that may be a key's by its tag.
-    fn candidate(&self, hash: u64) -> Option<usize> {
+    #[inline]
+    fn candidate(&self, hash: Seeded) -> Option<usize> {
         let mut group = self.home(hash);
         loop {
             let tags = self.tags_of(group)?;
@@ -144,18 +159,18 @@ impl Slots {
 
     /// The entry of a key, if there is one; its row is in `row` then.
     #[inline]
-    pub(crate) fn find<'r>(&self, key: u64, hash: u64, row: &'r mut Vec<u8>) -> Option<Entry<&'r [u8]>> {
+    pub(crate) fn find<'r>(&self, key: u64, hash: Seeded, row: &'r mut Vec<u8>) -> Option<Entry<&'r [u8]>> {
         let found = self.entry(key, hash, Some(key), row)?;
         Some(found.with_row(row))
     }
 
     /// The same without its row.
-    pub(crate) fn head(&self, key: u64, hash: u64) -> Option<Entry<()>> {
+    pub(crate) fn head(&self, key: u64, hash: Seeded) -> Option<Entry<()>> {
         self.entry(key, hash, None, &mut Vec::new())
     }
 
     #[inline]
-    fn entry(&self, key: u64, hash: u64, wanted: Option<u64>, row: &mut Vec<u8>) -> Option<Entry<()>> {
+    fn entry(&self, key: u64, hash: Seeded, wanted: Option<u64>, row: &mut Vec<u8>) -> Option<Entry<()>> {
         let mut group = self.home(hash);
         loop {
             let tags = self.tags_of(group)?;
@@ -198,7 +213,7 @@ impl Slots {
     }
 
     /// Where a key is or may come. The writer's.
-    pub(super) fn spot(&self, key: u64, hash: u64) -> Spot {
+    pub(super) fn spot(&self, key: u64, hash: Seeded) -> Spot {
         let (mut group, mut free, mut may_be_there) = (self.home(hash), None, true);
         while let Some(tags) = self.tags_of(group) {
             let mut same = if may_be_there {
@@ -231,7 +246,7 @@ impl Slots {
     }
 
     /// Lets a key have an empty place, which names its cell; how many eighths of groups lead behind these now that did not before. The writer's.
-    pub(super) fn occupy(&self, place: usize, hash: u64, cell: u32) -> usize {
+    pub(super) fn occupy(&self, place: usize, hash: Seeded, cell: u32) -> usize {
         let mut led = 0;
         for tags in self.tags.get(self.home(hash)..place / GROUP).unwrap_or_default() {
             let before = tags.load(Ordering::Relaxed);
@@ -274,7 +289,7 @@ impl Slots {
             else {
                 continue;
             };
-            let hash = hash(entry.key);
+            let hash = self.hash(entry.key);
             let Spot::Free(place) = self.spot(entry.key, hash) else {
                 return None;
             };
@@ -285,7 +300,7 @@ impl Slots {
         Some(count)
     }
 
-    /// Keys whose hashes, cut to their upper bits, are at least `from`, in their order: all there are up to the cut hash that the
+    /// Keys whose hashes here, cut to their upper bits, are at least `from`, in their order: all there are up to the cut hash that the
     /// next call goes on from, or to the end. They are more than `keys_max` where there are so many in the first `places_max`.
     pub(crate) fn keys_from(
         &self,
@@ -295,12 +310,12 @@ impl Slots {
         keep: impl Fn(&Entry<()>) -> bool,
     ) -> (Vec<(u64, u64)>, Option<u64>) {
         let (mut found, mut next) = (Vec::new(), None);
-        let first = self.home(from << cut);
+        let first = self.home(Seeded(from << cut));
         let mut group = first;
         while let Some(tags) = self.tags_of(group) {
             let entries = (0..GROUP).filter_map(|at| self.head_at(group * GROUP + at));
             for entry in entries.filter(|entry| keep(entry)) {
-                let cut = hash(entry.key) >> cut;
+                let cut = self.hash(entry.key).0 >> cut;
                 found.extend((cut >= from).then_some((cut, entry.key)));
             }
             group += 1;
@@ -328,18 +343,18 @@ impl Slots {
 
 /// The tag of a hash, by bits that say little of its home.
 #[inline]
-fn tag(hash: u64) -> u8 {
-    (hash as u8).max(EMPTY + 1)
+fn tag(hash: Seeded) -> u8 {
+    (hash.0 as u8).max(EMPTY + 1)
 }
 
 /// The bit of a hash in the word of a group that its key lies behind.
 #[inline]
-fn behind_bit(hash: u64) -> u64 {
-    1 << (BEHIND_SHIFT + (hash >> 8 & 7) as u32)
+fn behind_bit(hash: Seeded) -> u64 {
+    1 << (BEHIND_SHIFT + (hash.0 >> 8 & 7) as u32)
 }
 
 #[inline]
-fn is_behind(hash: u64, tags: u64) -> bool {
+fn is_behind(hash: Seeded, tags: u64) -> bool {
     tags & behind_bit(hash) != 0
 }
 

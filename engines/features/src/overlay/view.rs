@@ -6,6 +6,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::index::{Entry, Pinned};
+use super::seed::Seeded;
 use super::stored::row_bytes_of;
 use super::{Overlay, is_old};
 use crate::hash::hash;
@@ -13,10 +14,15 @@ use crate::layer::Said;
 use crate::scan::{SLOTS_A_KEY, SLOTS_BESIDE};
 use crate::table::Table;
 
-/// Bits of a hash that a position has no place for.
-const CUT: u32 = 17;
-/// In a position of a scan: the keys of the versions are through, and the rest goes on in the overlay. A cursor has 48 bits for it.
+/// In a position of a scan, whose 48 bits a cursor has room for: the keys of the versions are through, and the rest goes on in the
+/// overlay.
 const IN_OVERLAY: u64 = 1 << 47;
+/// Below that the mark of the process whose order it is, and the upper bits of a hash.
+const MARK_BITS: u32 = 19;
+const CUT_BITS: u32 = 28;
+const _: () = assert!(IN_OVERLAY == 1 << (MARK_BITS + CUT_BITS));
+/// Bits of a hash that a position has no place for.
+const CUT: u32 = u64::BITS - CUT_BITS;
 
 /// An overlay over a version.
 pub(crate) struct View {
@@ -31,6 +37,29 @@ pub(crate) struct Now<'a> {
     slots: Pinned,
     /// Read once it is asked for: most lookups find nothing that could be too old.
     now_ms: Cell<Option<u64>>,
+}
+
+/// The hashes of a block of keys, each made once: as the versions have it, and as the overlay has.
+pub(crate) struct Hashed<const KEYS: usize> {
+    of_versions: [u64; KEYS],
+    own: [Seeded; KEYS],
+    len: usize,
+}
+
+impl<const KEYS: usize> Hashed<KEYS> {
+    pub(crate) fn new() -> Hashed<KEYS> {
+        Hashed {
+            of_versions: [0; KEYS],
+            own: [Seeded::default(); KEYS],
+            len: 0,
+        }
+    }
+
+    /// The hash that versions have of the key at a place of the block.
+    #[inline]
+    pub(crate) fn of_version(&self, at: usize) -> u64 {
+        self.of_versions.get(at).copied().unwrap_or_default()
+    }
 }
 
 impl View {
@@ -71,22 +100,46 @@ impl Now<'_> {
         now_ms
     }
 
-    /// Asks for what [`Now::candidates`] of these keys reads.
+    /// Hashes the keys of a block, and asks for what [`Now::candidates`] of them reads.
     #[inline]
-    pub(crate) fn prefetch(&self, keys: &[u64]) {
-        keys.iter().for_each(|key| self.slots.prefetch(hash(*key)));
+    pub(crate) fn hash<const KEYS: usize>(&self, keys: &[u64], hashed: &mut Hashed<KEYS>) {
+        let places = hashed.of_versions.iter_mut().zip(&mut hashed.own);
+        for ((of_versions, own), key) in places.zip(keys) {
+            *of_versions = hash(*key);
+            *own = self.slots.seed.mix(*of_versions);
+            self.slots.prefetch(*own);
+        }
+        hashed.len = keys.len().min(KEYS);
     }
 
-    /// Of at most 64 keys those that it may say something of: key i is bit i. What it has of these is asked for ahead.
+    /// Of the keys those that it may say something of: key i is bit i. What it has of these is asked for ahead.
     #[inline]
-    pub(crate) fn candidates(&self, keys: &[u64]) -> u64 {
-        self.slots.candidates(keys)
+    pub(crate) fn candidates<const KEYS: usize>(&self, hashed: &Hashed<KEYS>) -> u64 {
+        let hashes = hashed.own.get(..hashed.len);
+        self.slots.candidates::<KEYS>(hashes.unwrap_or_default())
     }
 
-    /// What it says of a key; `scratch` is for its row.
+    /// What it says of the key of a block that stands at a place there; `scratch` is for its row.
     #[inline]
-    pub(crate) fn said<'r>(&self, key: u64, scratch: &'r mut Vec<u8>) -> Said<'r> {
-        let found = self.slots.find(key, hash(key), scratch);
+    pub(crate) fn said<'r, const KEYS: usize>(
+        &self,
+        (key, hashed, at): (u64, &Hashed<KEYS>, usize),
+        scratch: &'r mut Vec<u8>,
+    ) -> Said<'r> {
+        match hashed.own.get(at) {
+            Some(hash) => self.said_by(key, *hash, scratch),
+            None => Said::Nothing,
+        }
+    }
+
+    /// The same of one key.
+    pub(crate) fn said_of<'r>(&self, key: u64, scratch: &'r mut Vec<u8>) -> Said<'r> {
+        self.said_by(key, self.slots.hash(key), scratch)
+    }
+
+    #[inline]
+    fn said_by<'r>(&self, key: u64, hash: Seeded, scratch: &'r mut Vec<u8>) -> Said<'r> {
+        let found = self.slots.find(key, hash, scratch);
         match found.filter(|entry| self.shows(entry)) {
             None => Said::Nothing,
             Some(entry) => entry.row.map_or(Said::Removed, Said::Row),
@@ -95,10 +148,23 @@ impl Now<'_> {
 
     /// The same, of a row that it has no bytes.
     pub(crate) fn said_without_row(&self, key: u64) -> Said<'static> {
-        match self.slots.head(key, hash(key)).filter(|entry| self.shows(entry)) {
+        let found = self.slots.head(key, self.slots.hash(key));
+        match found.filter(|entry| self.shows(entry)) {
             None => Said::Nothing,
             Some(entry) => entry.row.map_or(Said::Removed, |()| Said::Row(&[])),
         }
+    }
+
+    /// A position of a scan in the overlay.
+    fn position(&self, cut: u64) -> u64 {
+        IN_OVERLAY | self.slots.seed.mark(MARK_BITS) << CUT_BITS | cut
+    }
+
+    /// Where such a position lies. The order of another process is not the one here: then the overlay's keys begin again, and none
+    /// is missed.
+    fn cut_at(&self, position: u64) -> u64 {
+        let cut = position & ((1 << CUT_BITS) - 1);
+        if self.position(cut) == position { cut } else { 0 }
     }
 }
 
@@ -130,7 +196,7 @@ impl Table {
         let Some(now) = self.view.as_ref().and_then(View::now) else {
             return of_version();
         };
-        match now.said(key, &mut Vec::new()) {
+        match now.said_of(key, &mut Vec::new()) {
             Said::Nothing => of_version(),
             Said::Row(row) => Some(row.to_vec()),
             Said::Removed => None,
@@ -158,14 +224,14 @@ impl Table {
             let mut kept = keys.split_off(first);
             kept.retain(|key| !matches!(now.said_without_row(*key), Said::Removed));
             keys.append(&mut kept);
-            return Some(next.unwrap_or(IN_OVERLAY));
+            return Some(next.unwrap_or(now.position(0)));
         }
         let is_own = |entry: &Entry<()>| now.shows(entry) && entry.row.is_some() && !self.contains(entry.key);
         // As in the versions' files: most of an overlay may be keys that the version has.
         let places_max = keys_max.saturating_mul(SLOTS_A_KEY as usize);
         let most = (keys_max, places_max.saturating_add(SLOTS_BESIDE as usize));
-        let (found, more) = now.slots.keys_from(position & !IN_OVERLAY, most, CUT, is_own);
-        let more = more.map(|next| IN_OVERLAY | next);
+        let (found, more) = now.slots.keys_from(now.cut_at(position), most, CUT, is_own);
+        let more = more.map(|next| now.position(next));
         let Some(last) = found.get(keys_max.max(1) - 1) else {
             keys.extend(found.iter().map(|(_, key)| key));
             return more;
@@ -175,7 +241,7 @@ impl Table {
         keys.extend(page.map(|(_, key)| key));
         let next = last.0 + 1;
         let is_left = found.last().is_some_and(|(cut, _)| *cut >= next);
-        if is_left { Some(IN_OVERLAY | next) } else { more }
+        if is_left { Some(now.position(next)) } else { more }
     }
 
     /// Whether a position is one of an overlay, of which there is none any more.
