@@ -55,14 +55,14 @@ pub struct NodesOptions {
     /// Replicas of each key that an upsert must reach; all where none is said.
     pub upsert_acks: Option<usize>,
     /// How long this node answers lookups of fresh rows without asking the other replicas again.
-    pub lease: Duration,
+    pub read_lease: Duration,
     /// How long a node may take for a copy of an upsert that may be acknowledged without it.
     pub give_up: Duration,
 }
 
 impl NodesOptions {
-    /// The longest lease: a node that asks for a longer one gets this, as upserts wait for it.
-    pub const LEASE_MAX: Duration = Duration::from_secs(2);
+    /// The longest read lease: a node that asks for a longer one gets this, as upserts wait for it.
+    pub const READ_LEASE_MAX: Duration = Duration::from_secs(2);
 }
 
 impl Default for NodesOptions {
@@ -75,7 +75,7 @@ impl Default for NodesOptions {
             },
             tables: Vec::new(),
             upsert_acks: None,
-            lease: Duration::from_secs(1),
+            read_lease: Duration::from_secs(1),
             give_up: Duration::from_secs(2),
         }
     }
@@ -95,10 +95,10 @@ pub struct Nodes {
     /// Versions of maps that callers may have split by.
     versions: Mutex<Vec<u64>>,
     counts: Mutex<BTreeMap<String, Arc<NodeCounts>>>,
-    /// Nodes whose lease has ended, by name: they may be in a map that is still to come.
-    ended: Mutex<BTreeSet<String>>,
+    /// Nodes whose lease in etcd has ended, by name: they may be in a map that is still to come.
+    etcd_ended: Mutex<BTreeSet<String>>,
     /// How often that changed.
-    ended_changes: AtomicU64,
+    etcd_lease_changes: AtomicU64,
 }
 
 impl Nodes {
@@ -112,8 +112,8 @@ impl Nodes {
             current: OnceLock::new(),
             versions: Mutex::default(),
             counts: Mutex::default(),
-            ended: Mutex::default(),
-            ended_changes: AtomicU64::new(0),
+            etcd_ended: Mutex::default(),
+            etcd_lease_changes: AtomicU64::new(0),
         }
     }
 
@@ -158,26 +158,29 @@ impl Nodes {
         versions.contains(&version)
     }
 
-    /// The node of that name has a lease, or has one no more.
-    pub fn set_lease(&self, name: &str, is_held: bool) {
-        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The node of that name has a lease in etcd, or has one no more.
+    pub fn set_etcd_lease(&self, name: &str, is_held: bool) {
+        let mut ended = self.etcd_ended.lock().unwrap_or_else(PoisonError::into_inner);
         let changes = match is_held {
             true => ended.remove(name),
             false => ended.insert(name.to_owned()),
         };
         if changes {
-            self.ended_changes.fetch_add(1, Ordering::Release);
+            self.etcd_lease_changes.fetch_add(1, Ordering::Release);
         }
     }
 
-    /// How often [`Nodes::leases_ended`] has changed.
-    pub fn lease_changes(&self) -> u64 {
-        self.ended_changes.load(Ordering::Acquire)
+    /// How often [`Nodes::etcd_leases_ended`] has changed.
+    pub fn etcd_lease_changes(&self) -> u64 {
+        self.etcd_lease_changes.load(Ordering::Acquire)
     }
 
-    /// Nodes whose lease has ended.
-    pub fn leases_ended(&self) -> BTreeSet<String> {
-        self.ended.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    /// Nodes whose lease in etcd has ended.
+    pub fn etcd_leases_ended(&self) -> BTreeSet<String> {
+        self.etcd_ended
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Whether a table's keys are on the nodes of the map.

@@ -20,7 +20,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             overlay(catalog, &seen.table).is_ok_and(|(_, own)| seen.sequence <= own.sequence())
         };
         let seen = decoded.seen.iter().filter(|_| seen).filter(is_there);
-        let lease = Duration::from_millis(decoded.lease_ms).min(NodesOptions::LEASE_MAX);
+        let lease = Duration::from_millis(decoded.lease_ms).min(NodesOptions::READ_LEASE_MAX);
         let missed = fresh.ask(
             &decoded.node,
             seen.map(|seen| (&*seen.table, seen.sequence)),

@@ -180,7 +180,7 @@ fn note(
     reserved: &Reserved<'_>,
 ) -> Result<(), Status> {
     let (_, overlay) = overlay(catalog, table)?;
-    let lease = Duration::from_millis(missed.lease_ms).min(NodesOptions::LEASE_MAX);
+    let lease = Duration::from_millis(missed.lease_ms).min(NodesOptions::READ_LEASE_MAX);
     let names = missed.nodes.iter().map(|node| &**node);
     let wait = note_missed(
         nodes,

@@ -75,7 +75,7 @@ impl CatchingUp {
         let Some(name) = section.name.clone() else {
             return Ok(None);
         };
-        let lease = spread.nodes.options.lease;
+        let lease = spread.nodes.options.read_lease;
         let times = Times {
             lease,
             wait_max: Duration::from_millis(section.catch_up_ms_max),

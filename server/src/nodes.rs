@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// What may wait for the thread: more than etcd says of all nodes of a map at once.
 const TOLD_MAX: usize = 4096;
 /// The shortest lease under which lookups of fresh rows are answered.
-const LEASE_MIN: Duration = Duration::from_millis(200);
+const READ_LEASE_MIN: Duration = Duration::from_millis(200);
 /// How often names are looked up again.
 const LOOK_UP: Duration = Duration::from_secs(15);
 
@@ -56,7 +56,7 @@ pub(crate) fn open(config: &Config) -> Result<Option<Spread>, Error> {
         },
         tables: tables.map(|(name, _)| name.clone()).collect(),
         upsert_acks: section.upsert_acks,
-        lease: lease(section),
+        read_lease: read_lease(section),
         give_up: Duration::from_millis(section.answer_timeout_ms),
     });
     let tls = read_tls(section)?.map(Arc::new);
@@ -99,8 +99,8 @@ pub(crate) fn read_tls(section: &config::Nodes) -> Result<Option<OutwardTls>, Er
 
 /// How long a node answers lookups of fresh rows without asking the others again: less than others wait for its answers, and no
 /// shorter than a busy machine lets a thread sleep.
-fn lease(section: &crate::config::Nodes) -> Duration {
-    Duration::from_millis(section.answer_timeout_ms / 2).clamp(LEASE_MIN, NodesOptions::LEASE_MAX)
+fn read_lease(section: &crate::config::Nodes) -> Duration {
+    Duration::from_millis(section.answer_timeout_ms / 2).clamp(READ_LEASE_MIN, NodesOptions::READ_LEASE_MAX)
 }
 
 impl Spread {
@@ -312,11 +312,11 @@ impl Follows {
                 tracing::warn!(key, why, "a key of etcd cannot be used; what was known stays")
             }
             Event::NodeUp(node) => {
-                self.nodes.set_lease(&node.name, true);
+                self.nodes.set_etcd_lease(&node.name, true);
                 tracing::info!(node = node.name, "a node is up");
             }
             Event::NodeDown { name } => {
-                self.nodes.set_lease(&name, false);
+                self.nodes.set_etcd_lease(&name, false);
                 tracing::info!(node = name, "a node is down");
             }
             Event::Registered { lease } => tracing::info!(lease, "registered as a node"),

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Default)]
 pub struct Kept {
     route: Option<Arc<Route>>,
-    /// What was known of leases: see [`Nodes::lease_changes`].
+    /// What was known of leases in etcd: see [`Nodes::etcd_lease_changes`].
     lease_changes: u64,
 }
 
@@ -31,12 +31,12 @@ impl Kept {
             return Err(Status::new(Code::NodeUnavailable, ex));
         };
         // Before they are read: what changes meanwhile is seen by the next call.
-        let lease_changes = nodes.lease_changes();
+        let lease_changes = nodes.etcd_lease_changes();
         let has_changed = std::mem::replace(&mut self.lease_changes, lease_changes) != lease_changes;
         let before = match &self.route {
             Some(route) if route.map.version() == map.version() => {
                 if has_changed {
-                    let ended = nodes.leases_ended();
+                    let ended = nodes.etcd_leases_ended();
                     route.routing().replicas.leases_ended(&map, &ended);
                 }
                 return Ok(Arc::clone(route));
@@ -49,7 +49,7 @@ impl Kept {
             None => Routing::new(Arc::clone(&map), nodes.options.hedging, RetryOptions::default()),
         };
         routing.replicas.prefer(this);
-        routing.replicas.leases_ended(&map, &nodes.leases_ended());
+        routing.replicas.leases_ended(&map, &nodes.etcd_leases_ended());
         let of_map = map.nodes().iter();
         let route = Arc::new(Route {
             nodes: of_map

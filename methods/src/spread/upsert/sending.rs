@@ -310,7 +310,7 @@ impl Sending {
         now: Instant,
     ) {
         let (route, nodes) = (Arc::clone(&self.begun.route), Arc::clone(&self.begun.nodes));
-        let (lease, table) = (nodes.options.lease, &self.begun.content.table);
+        let (lease, table) = (nodes.options.read_lease, &self.begun.content.table);
         let names = new.iter().map(|node| route.name(*node));
         if Some(index) == route.this {
             let catalog = self.calls.state().map(|catalog| Arc::clone(&catalog));
