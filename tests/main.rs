@@ -29,6 +29,8 @@ mod serving {
     pub(crate) mod rank;
     mod redis;
     pub(crate) mod resp;
+    mod resp_connections;
+    mod resp_scans;
     mod run;
     mod scans;
     mod stopping;
@@ -37,6 +39,7 @@ mod serving {
     mod upserts_of_bytes;
     mod version_commands;
     pub(crate) mod versions;
+    mod versions_held;
 }
 
 mod overload {

@@ -1,9 +1,7 @@
-//! RESP through the real binary, byte by byte: rows, pipelines, cursors, refusals, and what ends a connection.
+//! RESP through the real binary, byte by byte: rows, pipelines, bounds and refusals.
 
 use crate::harness::Millpond;
 use millpond_engines_features::{Column, Keys, Numbers, Schema, write::Writer};
-use serde_json::json;
-use std::collections::BTreeSet;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -12,7 +10,7 @@ use std::time::Duration;
 /// Rows of each table, whose keys are 1 and so on.
 pub const ROWS: u64 = 100;
 
-const CONFIG: &str = r#"
+pub(super) const CONFIG: &str = r#"
 [server]
 listen = "127.0.0.1:0"
 threads = 1
@@ -47,7 +45,7 @@ fn make(tables: &Path, name: &str, numbers: Numbers) {
     make_version(tables, name, 1, numbers);
 }
 
-fn make_version(tables: &Path, name: &str, version: u64, numbers: Numbers) {
+pub(super) fn make_version(tables: &Path, name: &str, version: u64, numbers: Numbers) {
     let schema = Schema {
         columns: vec![Column {
             name: "vector".to_owned(),
@@ -64,12 +62,12 @@ fn make_version(tables: &Path, name: &str, version: u64, numbers: Numbers) {
 }
 
 /// The row of a key of `films`, as a bulk string.
-fn row(key: u64) -> Vec<u8> {
+pub(super) fn row(key: u64) -> Vec<u8> {
     let numbers = [key as f32, 0.5].map(f32::to_le_bytes);
     [b"$8\r\n", numbers.as_flattened(), b"\r\n"].concat()
 }
 
-fn command(words: &[&[u8]]) -> Vec<u8> {
+pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut out = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         out.extend(format!("${}\r\n", word.len()).into_bytes());
@@ -80,7 +78,7 @@ fn command(words: &[&[u8]]) -> Vec<u8> {
 }
 
 /// A connection of commands.
-pub struct Redis(TcpStream);
+pub struct Redis(pub(super) TcpStream);
 
 impl Redis {
     pub fn connect(server: &Millpond) -> Redis {
@@ -107,7 +105,7 @@ impl Redis {
     }
 
     /// What comes until the server closes the connection.
-    fn rest(mut self) -> Vec<u8> {
+    pub(super) fn rest(mut self) -> Vec<u8> {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).unwrap();
         rest
@@ -186,25 +184,6 @@ fn what_one_command_takes_is_bounded() {
 }
 
 #[test]
-fn an_address_that_is_not_allowed_is_answered_nothing_else() {
-    let folder = folder(CONFIG);
-    let server = Millpond::start(folder.path(), &["access.ip_allow=[\"10.0.0.0/8\"]"]);
-    let mut redis = Redis::connect(&server);
-    let refused = "-NOPERM this server takes no calls from this address; its operator lists addresses in access.ip_allow\r\n";
-    for command in [
-        "ECHO a",
-        "COMMAND COUNT",
-        "CONFIG GET save",
-        "CLIENT ID",
-        "HELLO 3",
-        "PING",
-        "GET 1",
-    ] {
-        redis.line(command, refused);
-    }
-}
-
-#[test]
 fn rows_are_strings_of_their_stored_bytes() {
     let folder = folder(CONFIG);
     let server = Millpond::start(folder.path(), &[]);
@@ -275,151 +254,6 @@ fn check_pipeline(server: &Millpond) {
 }
 
 #[test]
-fn a_scan_lists_every_key_once() {
-    let folder = folder(CONFIG);
-    let server = Millpond::start(folder.path(), &[]);
-    let mut redis = Redis::connect(&server);
-    let mut scan = |options: &str| {
-        let (mut cursor, mut keys, mut pages) = ("0".to_owned(), Vec::new(), 0);
-        loop {
-            redis
-                .0
-                .write_all(format!("SCAN {cursor} {options}\r\n").as_bytes())
-                .unwrap();
-            let page = page(&mut redis.0);
-            (cursor, pages) = (page.0, pages + 1);
-            keys.extend(page.1);
-            if cursor == "0" {
-                return (keys, pages);
-            }
-        }
-    };
-    let number = |keys: Vec<String>| -> Vec<u64> { keys.iter().map(|key| key.parse().unwrap()).collect() };
-    let (keys, pages) = scan("");
-    assert!(pages >= 10, "{pages}");
-    let unique: BTreeSet<u64> = number(keys.clone()).into_iter().collect();
-    assert_eq!((keys.len(), unique), (100, (1..=ROWS).collect()));
-    let (keys, _) = scan("COUNT 1000");
-    assert_eq!(keys.len(), 100);
-    let mut found = number(scan("MATCH 9? COUNT 7").0);
-    found.sort_unstable();
-    assert_eq!(found, (90..=99).collect::<Vec<u64>>());
-    assert_eq!(scan("TYPE string COUNT 1000").0.len(), 100);
-    assert!(scan("TYPE list COUNT 1000").0.is_empty());
-    redis.line("SCAN x", "-ERR invalid cursor\r\n");
-    redis.line("SCAN 0 COUNT 0", "-ERR syntax error\r\n");
-    redis.line("SCAN 0 COUNT", "-ERR syntax error\r\n");
-    redis.line("SCAN 0 FROM 1", "-ERR syntax error\r\n");
-    redis.line(
-        "SCAN 77",
-        "-ERR the cursor is of another version of table \"films\" than 1, which serves now; begin again without one\r\n",
-    );
-}
-
-/// The cursor and the keys of one page.
-#[test]
-fn a_cursor_is_of_one_version_whatever_bits_others_have() {
-    let folder = folder(&format!(
-        "{CONFIG}\n[access.tokens.deploy]\ntoken = \"s3cret\"\nmethods = [\"features.activate\"]\n"
-    ));
-    let server = Millpond::start(folder.path(), &[]);
-    let [mut one, mut other] = [(); 2].map(|()| Redis::connect(&server));
-    let scan = |redis: &mut Redis, cursor: &str| {
-        redis
-            .0
-            .write_all(format!("SCAN {cursor}\r\n").as_bytes())
-            .unwrap();
-        page(&mut redis.0)
-    };
-    let (cursor, _) = scan(&mut one, "0");
-    let (next, keys) = scan(&mut one, &cursor);
-    assert_eq!(
-        scan(&mut other, &cursor),
-        (next.clone(), keys),
-        "any connection may go on"
-    );
-    // Its number has the lowest bits of the other's.
-    make_version(&folder.path().join("tables"), "films", 65_537, Numbers::F32);
-    let switch = json!({"table": "films", "version": 65_537, "_token": "s3cret"});
-    let (status, answer) = server.call("features.activate", &switch);
-    assert_eq!(status, 200, "{answer}");
-    one.line(
-        &format!("SCAN {next}"),
-        "-ERR the cursor is of another version of table \"films\" than 65537, which serves now; begin again without one\r\n",
-    );
-    let (begun, keys) = scan(&mut one, "0");
-    assert!(begun != "0" && !keys.is_empty());
-}
-
-fn page(stream: &mut TcpStream) -> (String, Vec<String>) {
-    let mut line = || {
-        let (mut line, mut byte) = (Vec::new(), [0]);
-        while !line.ends_with(b"\r\n") {
-            stream.read_exact(&mut byte).unwrap();
-            line.push(byte[0]);
-        }
-        String::from_utf8(line).unwrap().trim().to_owned()
-    };
-    assert_eq!(line(), "*2");
-    line();
-    let cursor = line();
-    let count: usize = line().strip_prefix('*').unwrap().parse().unwrap();
-    let keys = (0..count).map(|_| {
-        line();
-        line()
-    });
-    (cursor, keys.collect())
-}
-
-#[test]
-fn a_connection_has_a_version_a_name_and_a_database() {
-    let folder = folder(CONFIG);
-    let server = Millpond::start(folder.path(), &[]);
-    let mut redis = Redis::connect(&server);
-    redis.line("PING", "+PONG\r\n");
-    redis.line("PING 'a b'", "$3\r\na b\r\n");
-    redis.line("CLIENT GETNAME", "$-1\r\n");
-    redis.line("CLIENT SETNAME one", "+OK\r\n");
-    redis.line("CLIENT GETNAME", "$3\r\none\r\n");
-    redis.line("CLIENT SETINFO lib-name probe", "+OK\r\n");
-    redis.line("CLIENT NO-EVICT ON", "+OK\r\n");
-    redis.line("CLIENT NO-TOUCH OFF", "+OK\r\n");
-    redis.line("CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
-    redis.line("CONFIG GET appendonly", "*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n");
-    redis.line("CONFIG GET nothing", "*0\r\n");
-    redis.line("SELECT 3", "+OK\r\n");
-    let hello = "%7\r\n$6\r\nserver\r\n$8\r\nmillpond\r\n$7\r\nversion\r\n";
-    redis.line("HELLO 3 SETNAME two", hello);
-    // Version and number of the connection, up to the modules, of which there are none.
-    let (mut rest, mut byte) = (Vec::new(), [0]);
-    while !rest.ends_with(b"$7\r\nmodules\r\n*0\r\n") {
-        redis.0.read_exact(&mut byte).unwrap();
-        rest.push(byte[0]);
-    }
-    assert!(
-        rest.windows(11).any(|part| part == b"proto\r\n:3\r\n"),
-        "{}",
-        rest.escape_ascii()
-    );
-    redis.line("CLIENT GETNAME", "$3\r\ntwo\r\n");
-    // What is not there has a type of its own in RESP3.
-    redis.check(&command(&[b"GET", &1000_u64.to_le_bytes()]), b"_\r\n");
-    redis.line("CONFIG GET save", "%1\r\n$4\r\nsave\r\n$0\r\n\r\n");
-    redis.line("RESET", "+RESET\r\n");
-    redis.line("CLIENT GETNAME", "$-1\r\n");
-    redis.check(b"GET 7\r\n", &row(7));
-    redis.line("COMMAND COUNT", ":");
-    redis.line("", "57\r\n");
-    redis.line("COMMAND INFO get nothing", "*2\r\n*10\r\n$3\r\nget\r\n:2\r\n*2\r\n+readonly\r\n+fast\r\n:1\r\n:1\r\n:1\r\n*1\r\n+@read\r\n*0\r\n*0\r\n*0\r\n$-1\r\n");
-    redis.line(
-        "INFO keyspace",
-        "$80\r\n# Keyspace\r\ndb0:keys=100,expires=0,avg_ttl=0\r\ndb3:keys=100,expires=0,avg_ttl=0\r\n\r\n",
-    );
-    redis.line("QUIT", "+OK\r\n");
-    assert_eq!(redis.rest(), b"");
-}
-
-#[test]
 fn what_is_not_served_is_refused_in_the_words_of_redis() {
     let folder = folder(CONFIG);
     let server = Millpond::start(folder.path(), &[]);
@@ -475,111 +309,4 @@ fn what_is_not_served_is_refused_in_the_words_of_redis() {
         "-ERR key '7' of table 'small' is none; expected 8 bytes, as resp_keys = \"raw\" has them\r\n",
     );
     redis.line("PING", "+PONG\r\n");
-}
-
-#[test]
-fn what_is_no_command_ends_its_connection() {
-    let folder = folder(CONFIG);
-    let server = Millpond::start(folder.path(), &[]);
-    let ends = |sent: &[u8], expected: &str| {
-        let mut redis = Redis::connect(&server);
-        redis.0.write_all(sent).unwrap();
-        assert_eq!(
-            String::from_utf8(redis.rest()).unwrap(),
-            expected,
-            "{}",
-            sent.escape_ascii()
-        );
-    };
-    ends(
-        b"*x\r\nPING\r\n",
-        "-ERR Protocol error: invalid multibulk length\r\n",
-    );
-    ends(b"*1\r\n$-5\r\n", "-ERR Protocol error: invalid bulk length\r\n");
-    // A command may take as many bytes as a frame.
-    ends(
-        b"*2\r\n$3\r\nGET\r\n$65536\r\n",
-        "-ERR Protocol error: invalid bulk length\r\n",
-    );
-    ends(b"*20000\r\n", "-ERR Protocol error: invalid multibulk length\r\n");
-    ends(b"*1\r\n*1\r\n", "-ERR Protocol error: expected '$', got '*'\r\n");
-    ends(
-        b"GET \"1\r\n",
-        "-ERR Protocol error: unbalanced quotes in request\r\n",
-    );
-    ends(&[b'x'; 70_000], "-ERR Protocol error: too big inline request\r\n");
-    ends(
-        b"PING\r\n*1\r\n:1\r\nPING\r\n",
-        "+PONG\r\n-ERR Protocol error: expected '$', got ':'\r\n",
-    );
-    // A page of any site can have a browser send these.
-    ends(b"POST / HTTP/1.1\r\nHost: a\r\n\r\nPING\r\n", "");
-    ends(
-        b"GET / HTTP/1.1\r\nHost: a\r\n\r\nPING\r\n",
-        "-ERR wrong number of arguments for 'get' command\r\n",
-    );
-    ends(&command(&[b"host:", b"a"]), "");
-}
-
-#[test]
-fn a_token_is_brought_by_auth_or_hello() {
-    let folder = folder(&format!(
-        "{CONFIG}[access.tokens.ranking]\ntoken = \"s3cret-1\"\nmethods = [\"features.*\"]\n\
-         [access.tokens.other]\ntoken = \"s3cret-2\"\nmethods = [\"ordered.*\"]\n"
-    ));
-    let server = Millpond::start(folder.path(), &[]);
-    let mut redis = Redis::connect(&server);
-    const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
-    const NONE: &str = "-NOAUTH Authentication required.\r\n";
-    redis.line("PING", "+PONG\r\n");
-    redis.line("GET 7", NONE);
-    redis.line("DBSIZE", NONE);
-    // Of a pipeline each has its answer.
-    redis.line("GET 7\r\nGET 8", &NONE.repeat(2));
-    redis.line("AUTH s3cret", WRONG);
-    redis.line("AUTH other s3cret-1", WRONG);
-    redis.line("AUTH a b c", "-ERR syntax error\r\n");
-    redis.line("HELLO 3 AUTH default s3cret SETNAME x", WRONG);
-    redis.line("CLIENT GETNAME", "$-1\r\n");
-    redis.line("AUTH s3cret-2", "+OK\r\n");
-    redis.line(
-        "GET 7",
-        "-NOPERM the token does not open features.lookup; send one that does\r\n",
-    );
-    redis.line("AUTH ranking s3cret-1", "+OK\r\n");
-    redis.check(b"GET 7\r\n", &row(7));
-    redis.line("RESET", "+RESET\r\n");
-    redis.line("GET 7", NONE);
-    redis.line("HELLO 2 AUTH default s3cret-1", "*14\r\n");
-    let log = std::fs::read_to_string(folder.path().join("millpond.log")).unwrap();
-    assert!(!log.contains("s3cret"), "{log}");
-}
-
-#[test]
-fn a_connection_over_the_limit_is_told_so() {
-    let folder = folder(CONFIG);
-    let server = Millpond::start(folder.path(), &["server.connections_max=1"]);
-    let mut first = Redis::connect(&server);
-    first.line("PING", "+PONG\r\n");
-    for line in ["GET 7", "ECHO a"] {
-        let mut second = Redis::connect(&server);
-        second.line(line, "-OVERLOADED the connection limit of 1 is reached; ");
-        assert!(second.rest().ends_with(b"server.connections_max\r\n"));
-    }
-    first.check(b"GET 7\r\n", &row(7));
-}
-
-#[test]
-fn a_unix_socket_serves_too() {
-    let folder = folder(&CONFIG.replace(
-        "[server.resp]\n",
-        "[server.resp]\nlisten_also = [\"unix:resp.sock\"]\n",
-    ));
-    let _server = Millpond::start(folder.path(), &[]);
-    let mut stream = std::os::unix::net::UnixStream::connect(folder.path().join("resp.sock")).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-    stream.write_all(b"GET 7\r\nQUIT\r\n").unwrap();
-    let mut found = Vec::new();
-    stream.read_to_end(&mut found).unwrap();
-    assert_eq!(found, [&row(7)[..], b"+OK\r\n"].concat());
 }

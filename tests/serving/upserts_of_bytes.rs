@@ -95,6 +95,20 @@ fn rows(server: &Millpond, keys: &[u64]) -> Vec<Option<Vec<u8>>> {
     rows.collect()
 }
 
+/// The keys of all pages of a scan, in order.
+fn scanned(server: &Millpond) -> Vec<u64> {
+    let (mut scanned, mut asked) = (Vec::new(), json!({"table": "docs", "limit": 100}));
+    loop {
+        let page = call(server, "features.scan", asked.clone());
+        let keys = page["keys"].as_array().unwrap().iter();
+        scanned.extend(keys.map(|key| key.as_u64().unwrap()));
+        let Some(cursor) = page.get("cursor") else { break };
+        asked["cursor"] = cursor.clone();
+    }
+    scanned.sort_unstable();
+    scanned
+}
+
 fn row(text: &str) -> Option<Vec<u8>> {
     Some(text.as_bytes().to_vec())
 }
@@ -140,16 +154,7 @@ fn rows_of_any_length_are_seen_kept_and_folded() {
             redis.line(&format!("STRLEN {key}"), &format!(":{length}\r\n"));
         }
         redis.line("EXISTS 1 2 3 9 10 11 12", ":5\r\n");
-        let (mut scanned, mut asked) = (Vec::new(), json!({"table": "docs", "limit": 100}));
-        loop {
-            let page = call(server, "features.scan", asked.clone());
-            let keys = page["keys"].as_array().unwrap().iter();
-            scanned.extend(keys.map(|key| key.as_u64().unwrap()));
-            let Some(cursor) = page.get("cursor") else { break };
-            asked["cursor"] = cursor.clone();
-        }
-        scanned.sort_unstable();
-        assert_eq!(scanned, [1, 2, 9, 10, 11]);
+        assert_eq!(scanned(server), [1, 2, 9, 10, 11]);
     };
     check(&server);
     server.signal("KILL");

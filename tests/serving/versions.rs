@@ -1,4 +1,4 @@
-//! Versions of feature tables on a running server: switched, rolled back, listed and deleted by call, and what a restart serves.
+//! Versions of feature tables on a running server: switched, rolled back and listed by call, and what a restart serves.
 
 use crate::harness::{Http, Millpond};
 use millpond_engines_features::{Schema, write::Writer};
@@ -55,7 +55,7 @@ pub(crate) fn switched(server: &Millpond, method: &str, more: &Value) -> Value {
     answer
 }
 
-fn refused(server: &Millpond, method: &str, more: &Value, code: u64, words: &[&str]) {
+pub(super) fn refused(server: &Millpond, method: &str, more: &Value, code: u64, words: &[&str]) {
     let (_, answer) = call(server, method, more);
     assert_eq!(answer["code"], json!(code), "{answer}");
     for word in words {
@@ -83,7 +83,7 @@ pub(crate) fn served(server: &Millpond) -> u64 {
 }
 
 /// Numbers of the versions that are listed and for which that holds.
-fn those(answer: &Value, holds: impl Fn(&Value) -> bool) -> Vec<u64> {
+pub(super) fn those(answer: &Value, holds: impl Fn(&Value) -> bool) -> Vec<u64> {
     let versions = answer["versions"].as_array().unwrap().iter();
     versions
         .filter(|version| holds(version))
@@ -91,7 +91,7 @@ fn those(answer: &Value, holds: impl Fn(&Value) -> bool) -> Vec<u64> {
         .collect()
 }
 
-fn held(answer: &Value) -> Vec<u64> {
+pub(super) fn held(answer: &Value) -> Vec<u64> {
     those(answer, |version| version["held"] == json!(true))
 }
 
@@ -187,44 +187,22 @@ fn a_bad_version_is_refused_and_the_old_one_serves_on() {
     let table = folder.path().join("tables/films");
     let server = Millpond::start(folder.path(), &[]);
     break_versions(&table);
-    let activate = "features.activate";
-    refused(
-        &server,
-        activate,
-        &json!({"version": 77}),
-        30105,
-        &["version 77 is not in"],
-    );
+    let check = |more: Value, code, words: &[&str]| refused(&server, "features.activate", &more, code, words);
+    check(json!({"version": 77}), 30105, &["version 77 is not in"]);
     let active = table.join("ACTIVE");
     assert!(!active.exists(), "a version that is not there decides nothing");
-    refused(
-        &server,
-        activate,
-        &json!({"version": 3}),
-        30111,
-        &["shard-00001.mpf is damaged"],
-    );
-    refused(
-        &server,
-        activate,
-        &json!({"version": 4}),
+    check(json!({"version": 3}), 30111, &["shard-00001.mpf is damaged"]);
+    check(
+        json!({"version": 4}),
         30111,
         &["shard-00000.mpf is damaged", "checksum"],
     );
-    refused(
-        &server,
-        activate,
-        &json!({}),
+    check(
+        json!({}),
         30112,
         &["version 5 has the columns vector (5)", "vector (4)"],
     );
-    refused(
-        &server,
-        activate,
-        &json!({"table": "actors"}),
-        30105,
-        &["actors", "films"],
-    );
+    check(json!({"table": "actors"}), 30105, &["actors", "films"]);
     refused(
         &server,
         "features.rollback",
@@ -308,86 +286,6 @@ fn nobody_switches_without_a_token_that_names_the_method() {
 }
 
 #[test]
-fn a_lookup_may_name_a_version_as_long_as_it_is_held() {
-    let folder = folder(&[1, 2, 3, 4]);
-    let server = Millpond::start(folder.path(), &["features.films.versions_held=1"]);
-    let at = |version: u64| {
-        server.call(
-            "features.lookup",
-            &json!({"table": "films", "keys": [0], "at_version": version}),
-        )
-    };
-    let (_, gone) = at(3);
-    assert_eq!(gone["code"], json!(30106), "{gone}");
-    switched(&server, "features.activate", &json!({"version": 3}));
-    for version in [3, 4] {
-        let (status, answer) = at(version);
-        assert_eq!((status, &answer["version"]), (200, &json!(version)));
-        assert_eq!(answer["values"], json!(vec![version as f64; DIM]));
-        // The version that serves is said where another one answers.
-        let active = if version == 3 { json!(null) } else { json!(3) };
-        assert_eq!(answer["active"], active, "{answer}");
-    }
-    // A held version needs no files.
-    let shard = folder.path().join("tables/films/00000004/shard-00000.mpf");
-    fs::write(shard, b"damaged").unwrap();
-    assert_eq!(at(4).0, 200);
-    switched(&server, "features.activate", &json!({"version": 1}));
-    let (status, gone) = at(4);
-    assert_eq!((status, &gone["code"]), (410, &json!(30106)));
-    let ex = gone["ex"].as_str().unwrap();
-    assert!(ex.contains("serves version 1 and holds [3]"), "{ex}");
-    // What each version was asked for is told as long as it is open.
-    let of =
-        |name: &str, version: u64| format!("millpond_table_{name}{{table=\"films\",version=\"{version}\"}}");
-    server.call("features.lookup", &json!({"table": "films", "keys": [1, 2, 999]}));
-    server.wait_for_metric(&format!("{} 3", of("keys_total", 1)));
-    server.wait_for_metric(&format!("{} 1", of("misses_total", 1)));
-    server.wait_for_metric(&format!("{} 1", of("hits_total", 3)));
-    server.wait_for_metric("millpond_table_switches_total{table=\"films\"} 2");
-    let (_, page) = server.admin_get("/metrics");
-    assert!(!page.contains("version=\"4\""), "{page}");
-    assert!(page.contains(&of("resident_bytes", 3)), "{page}");
-}
-
-#[test]
-fn versions_that_were_held_answer_after_a_restart() {
-    let folder = folder(&[1, 2, 3, 4]);
-    let server = Millpond::start(folder.path(), &[]);
-    for version in [1, 3, 2] {
-        switched(&server, "features.activate", &json!({"version": version}));
-    }
-    let check = |server: &Millpond, answering: &[u64]| {
-        for version in 1..=4_u64 {
-            let asked = json!({"table": "films", "keys": [0], "at_version": version});
-            let (_, answer) = server.call("features.lookup", &asked);
-            match answering.contains(&version) {
-                true => assert_eq!(answer["values"], json!(vec![version as f64; DIM]), "{answer}"),
-                false => assert_eq!(answer["code"], json!(30106), "{answer}"),
-            }
-        }
-        let (_, listed) = server.call("features.versions", &json!({"table": "films"}));
-        assert_eq!(
-            (&listed["active"], held(&listed)),
-            (&json!(2), answering.to_vec())
-        );
-    };
-    check(&server, &[1, 2, 3]);
-    drop(server);
-    let server = Millpond::start(folder.path(), &[]);
-    check(&server, &[1, 2, 3]);
-    drop(server);
-    // One that cannot be opened any more is passed over, and fewer are held where fewer are to be.
-    let damaged = folder.path().join("tables/films/00000003/shard-00000.mpf");
-    fs::write(damaged, b"damaged").unwrap();
-    let server = Millpond::start(folder.path(), &[]);
-    check(&server, &[1, 2]);
-    drop(server);
-    let server = Millpond::start(folder.path(), &["features.films.versions_held=0"]);
-    check(&server, &[2]);
-}
-
-#[test]
 fn a_table_says_what_it_is() {
     let folder = folder(&[1, 2]);
     let server = Millpond::start(folder.path(), &[]);
@@ -414,59 +312,6 @@ fn a_table_says_what_it_is() {
     );
     let (_, absent) = server.call("features.inspect", &json!({"table": "actors"}));
     assert_eq!(absent["code"], json!(30105), "{absent}");
-}
-
-#[test]
-fn only_a_version_that_nothing_needs_is_deleted() {
-    let folder = folder(&[1, 2, 3, 4]);
-    let table = folder.path().join("tables/films");
-    let server = Millpond::start(folder.path(), &[]);
-    switched(&server, "features.activate", &json!({"version": 3}));
-    let delete = "features.delete";
-    refused(
-        &server,
-        delete,
-        &json!({"version": 3}),
-        30112,
-        &["version 3", "serves"],
-    );
-    refused(
-        &server,
-        delete,
-        &json!({"version": 4}),
-        30112,
-        &["version 4", "is held"],
-    );
-    refused(
-        &server,
-        delete,
-        &json!({"version": 9}),
-        30105,
-        &["version 9 is not in"],
-    );
-    refused(&server, delete, &json!({}), 10009, &["version"]);
-    let answer = switched(&server, delete, &json!({"version": 1}));
-    assert_eq!(
-        (those(&answer, |_| true), &answer["active"]),
-        (vec![2, 3, 4], &json!(3))
-    );
-    assert!(!table.join("00000001").exists() && table.join("00000003").exists());
-    drop(server);
-    let server = Millpond::start(folder.path(), &["features.films.version=2"]);
-    refused(
-        &server,
-        delete,
-        &json!({"version": 2}),
-        30112,
-        &["features.films.version of the configuration"],
-    );
-    refused(
-        &server,
-        delete,
-        &json!({"version": 3}),
-        30112,
-        &["is the active one"],
-    );
 }
 
 #[test]
