@@ -41,7 +41,6 @@ mod nodes;
 mod options;
 mod pool;
 mod push;
-mod reserved;
 mod tls;
 
 pub use backoff::Backoff;

@@ -6,10 +6,9 @@
 
 use crate::address::parse_list;
 use crate::link::{Answer, Ended, Link, Reserved, Standing};
-use crate::reserved::{self, Gained};
 use crate::tls::{self, Connector};
 use crate::{CallError, Options};
-use millpond_wire_schema::payload::Encoding;
+use millpond_wire_schema::payload::{Encoding, Gained};
 use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -294,14 +293,15 @@ impl<'a> Outgoing<'a> {
                 u64::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
             }),
             priority: self.priority,
+            token: None,
         };
         if gained == Gained::default() {
             return Ok(Cow::Borrowed(self.payload));
         }
-        let inserted = reserved::insert(self.encoding, self.payload, gained);
-        inserted.map(Cow::Owned).map_err(|detail| CallError::Unsendable {
+        let inserted = gained.insert(self.encoding, self.payload);
+        inserted.map(Cow::Owned).map_err(|error| CallError::Unsendable {
             method: self.method.to_owned(),
-            detail,
+            detail: error.to_string(),
         })
     }
 }

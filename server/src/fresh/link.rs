@@ -7,7 +7,7 @@ use super::stream::{Stream, left};
 use millpond_net::OutwardTls;
 use millpond_nodes::Node;
 use millpond_wire_frame::{Awaited, Encoding, FrameKind, Limits, Parsed};
-use millpond_wire_payload::{Map, Payload};
+use millpond_wire_payload::{Encoder, Gained, Map, Payload};
 use millpond_wire_schema::{Code, Field, Status};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -87,10 +87,11 @@ impl Link {
             None => Open::to(node, self.tls.as_ref(), &mut self.reached, until)?,
         };
         let mut payload = Vec::new();
-        let encoder = &mut millpond_wire_payload::Encoder::new(&mut payload, Encoding::Msgpack, false);
+        let encoder = &mut Encoder::new(&mut payload, Encoding::Msgpack, false);
         C::write(call, encoder);
         if let Some(token) = token {
-            add_token(&mut payload, token);
+            let gained = Gained::token(token).insert(Encoding::Msgpack, &payload);
+            payload = gained.map_err(|error| LinkError::Lost(error.to_string()))?;
         }
         let answer = open.ask::<A>((method, &payload), self.limits, until);
         // What a node refuses says nothing against its connection.
@@ -99,20 +100,6 @@ impl Link {
         }
         answer
     }
-}
-
-/// Puts a token into a map of fewer than 15 entries, as msgpack has it.
-fn add_token(payload: &mut Vec<u8>, token: &str) {
-    let Some(first) = payload.first_mut().filter(|first| (0x80..0x8f).contains(*first)) else {
-        return;
-    };
-    *first += 1;
-    let mut pair = Vec::new();
-    millpond_wire_payload::Encoder::new(&mut pair, Encoding::Msgpack, false).map(|out| {
-        out.key("_token");
-        out.text(token);
-    });
-    payload.extend_from_slice(pair.get(1..).unwrap_or_default());
 }
 
 impl Open {
@@ -208,25 +195,8 @@ fn read<A: Field>(status: u8, encoding: Encoding, bytes: &[u8]) -> Result<A::Of<
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use millpond_wire_payload::Encoder;
     use millpond_wire_schema::features_missed as schema;
     use std::os::unix::net::UnixStream;
-
-    #[test]
-    fn a_token_stands_in_the_map() {
-        let call = schema::Call {
-            node: "b".into(),
-            lease_ms: 5,
-            run: None,
-            seen: Vec::new(),
-        };
-        let mut payload = Vec::new();
-        schema::Call::write(&call, &mut Encoder::new(&mut payload, Encoding::Msgpack, false));
-        add_token(&mut payload, "secret");
-        let payload = Payload::new(Encoding::Msgpack, &payload).unwrap();
-        let (read, reserved) = schema::Call::decode(&payload).unwrap();
-        assert_eq!((read, reserved.token.unwrap().0), (call, "secret"));
-    }
 
     #[test]
     fn a_node_that_is_gone_is_told_from_one_that_does_not_answer() {

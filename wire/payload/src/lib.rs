@@ -27,6 +27,7 @@ mod ascii;
 mod blocks;
 mod encoder;
 mod error;
+mod gained;
 mod json;
 mod number;
 mod payload;
@@ -39,6 +40,7 @@ mod value;
 
 pub use encoder::Encoder;
 pub use error::{PayloadError, Problem};
+pub use gained::Gained;
 pub use number::Number;
 pub use payload::{Payload, decode_map};
 pub use reader::{Reader, VALUES_MAX};

@@ -6,13 +6,13 @@
 use super::any::ask_any;
 use super::cluster::Cluster;
 use super::{Counted, NodesOptions};
-use crate::{CallError, Code, Status, Token, reserved};
+use crate::{CallError, Code, Status, Token};
 use millpond_nodes::{CopyId, FanOut, NodeIndex, Outcome, ToSend};
 use millpond_wire_schema::features_lookup::{
     self as schema, Lookup, Merge, Missing, Part, Pool, Pooled, RowType, Rows, Unfit,
 };
 use millpond_wire_schema::infer::Data;
-use millpond_wire_schema::payload::{Encoder, Encoding, Payload};
+use millpond_wire_schema::payload::{Encoder, Encoding, Gained, Payload};
 use millpond_wire_schema::{FeaturesLookup, Field as _, Method as _};
 use std::sync::Arc;
 use std::time::Duration;
@@ -91,9 +91,10 @@ impl Asked {
         let Some(Token(token)) = &self.token else {
             return Ok(payload);
         };
-        reserved::with_token(&payload, token).map_err(|detail| CallError::Unsendable {
+        let gained = Gained::token(token).insert(Encoding::Msgpack, &payload);
+        gained.map_err(|error| CallError::Unsendable {
             method: FeaturesLookup::NAME.to_owned(),
-            detail,
+            detail: error.to_string(),
         })
     }
 

@@ -5,11 +5,11 @@
 
 use super::any::ask_any;
 use super::{NodesClient, drive};
-use crate::{CallError, Status, Token, reserved};
+use crate::{CallError, Status, Token};
 use millpond_nodes::text_key;
 use millpond_wire_schema::features_inspect as inspect;
 use millpond_wire_schema::features_lookup::{Lookup, Rows};
-use millpond_wire_schema::payload::{Encoder, Encoding, Payload};
+use millpond_wire_schema::payload::{Encoder, Encoding, Gained, Payload};
 use millpond_wire_schema::{Code, FeaturesInspect, Field as _, Method as _};
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -100,10 +100,10 @@ impl NodesClient {
         let options = &self.shared.options;
         let method = FeaturesInspect::NAME;
         if let Some(Token(token)) = &options.token {
-            let with_token = reserved::with_token(&payload, token);
-            payload = with_token.map_err(|detail| CallError::Unsendable {
+            let gained = Gained::token(token).insert(Encoding::Msgpack, &payload);
+            payload = gained.map_err(|error| CallError::Unsendable {
                 method: method.to_owned(),
-                detail,
+                detail: error.to_string(),
             })?;
         }
         let other = Mutex::new(None);

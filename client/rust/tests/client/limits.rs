@@ -71,7 +71,7 @@ async fn what_cannot_be_sent_is_refused_here_and_disturbs_nobody() {
             "m",
             &[0x93, 1, 2, 3],
             deadline,
-            "begins with the byte 0x93; expected a msgpack map",
+            "begins with the byte 0x93; expected a map",
         ),
     ] {
         let error = client.call(method, payload, deadline).await.unwrap_err();
