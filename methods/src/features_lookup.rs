@@ -39,11 +39,8 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             Parts::Many(parts.collect::<Result<_, _>>()?)
         }
     };
-    if let Parts::One(part) = &parts
-        && reserved.deadline_ms.is_none()
-        && reserved.trace.is_none()
-    {
-        alike::note(catalog, call, part);
+    if let Parts::One(part) = &parts {
+        alike::note(catalog, call, &reserved, part);
     }
     call.set_base64(reserved.base64);
     call.answer(reserved.trace, |out| match &parts {

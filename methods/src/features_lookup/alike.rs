@@ -1,15 +1,16 @@
 //! Calls that differ from an earlier one in their keys alone, answered without being read again.
 //!
 //! Who asks for rows sends the same call again and again with other keys. What the call means is kept by its bytes before and behind
-//! the keys, with an answer of which the rows alone are missing. No row is kept, and no table held open. Its invariant: an answer from
-//! here has the bytes that it would have had otherwise.
+//! the keys, with an answer of which the rows alone are missing. No row is kept, and no table held open. A key occurs once in a payload
+//! that was read, so the bytes found here are those that were read as its keys. Its invariants: an answer from here has the bytes that it
+//! would have had otherwise; and nothing that is done while an answer is written calls this thread's methods.
 
 use super::ahead::asked;
 use super::{Part, look_up};
 use crate::Served;
 use millpond_catalog::Catalog;
 use millpond_engines_features::{Projection, Table};
-use millpond_wire_payload::Encoding;
+use millpond_wire_payload::{Encoding, Reserved};
 use millpond_wire_schema::Status;
 use millpond_wire_schema::features_lookup::{RowType, Template};
 use std::borrow::Cow;
@@ -50,12 +51,13 @@ struct Alike {
     /// Where it is not that of all floats.
     projection: Option<Projection>,
     row_type: RowType,
+    deadline_ms: Option<u64>,
     answer: Template,
 }
 
 /// Serves a call that is known; nothing where it is to be read.
 pub(super) fn serve(catalog: &Catalog, call: &mut Served<'_>) -> Option<Result<(), Status>> {
-    if call.asked.encoding != Encoding::Msgpack || call.arrival.is_rehearsal {
+    if !is_of_one_server(call) {
         return None;
     }
     KNOWN.with_borrow_mut(|Known { calls, keys, .. }| {
@@ -71,6 +73,12 @@ pub(super) fn serve(catalog: &Catalog, call: &mut Served<'_>) -> Option<Result<(
     })
 }
 
+/// In the form that is looked for, and of rows that this server has itself.
+#[inline]
+fn is_of_one_server(call: &Served<'_>) -> bool {
+    call.asked.encoding == Encoding::Msgpack && !call.arrival.is_rehearsal && call.calls.nodes().is_none()
+}
+
 /// Which of the calls has a payload like that, and the payload's block of keys.
 #[inline]
 fn find<'p>(calls: &[(usize, Box<Alike>)], payload: &'p [u8]) -> Option<(usize, &'p [u8])> {
@@ -81,13 +89,13 @@ fn find<'p>(calls: &[(usize, Box<Alike>)], payload: &'p [u8]) -> Option<(usize, 
     })
 }
 
-/// Notes a call that was read and is answered by that part: where another one like it was read not long ago, the next is known.
-pub(super) fn note(catalog: &Catalog, call: &Served<'_>, part: &Part<'_>) {
+/// Notes a call that was read and is answered by that part: where another one like it was read not long ago, the next is known. One
+/// with a trace is like no other.
+pub(super) fn note(catalog: &Catalog, call: &Served<'_>, reserved: &Reserved<'_>, part: &Part<'_>) {
     let payload = call.asked.payload;
     // Rows that are read already, or vary in length, are written in another way.
-    if call.asked.encoding != Encoding::Msgpack
-        || call.arrival.is_rehearsal
-        || call.calls.nodes().is_some()
+    if !is_of_one_server(call)
+        || reserved.trace.is_some()
         || payload.len() > PAYLOAD_BYTES_MAX
         || part.read.is_some()
         || part.varying.is_some()
@@ -99,7 +107,7 @@ pub(super) fn note(catalog: &Catalog, call: &Served<'_>, part: &Part<'_>) {
         let hash = around.hash();
         let read = &mut known.read[hash as usize % KNOWN_MAX];
         if std::mem::replace(read, hash) == hash
-            && let Some(alike) = Alike::new(catalog, &around, part)
+            && let Some(alike) = Alike::new(catalog, &around, reserved.deadline_ms, part)
         {
             known.keep(payload, Box::new(alike));
         }
@@ -153,7 +161,12 @@ impl<'p> Around<'p> {
 
 impl Alike {
     /// Nothing where the call's answer has more than a bitmap and rows.
-    fn new(catalog: &Catalog, around: &Around<'_>, part: &Part<'_>) -> Option<Alike> {
+    fn new(
+        catalog: &Catalog,
+        around: &Around<'_>,
+        deadline_ms: Option<u64>,
+        part: &Part<'_>,
+    ) -> Option<Alike> {
         let name = str::from_utf8(around.table).ok()?;
         let table = catalog.tables.get(name)?;
         let is_asked =
@@ -169,6 +182,7 @@ impl Alike {
                 Cow::Owned(projection) => Some(projection.clone()),
             },
             row_type: part.row_type,
+            deadline_ms,
             answer,
         })
     }
@@ -181,7 +195,7 @@ impl Alike {
     }
 
     fn serve(&self, table: &Table, keys: &[u64], call: &mut Served<'_>) -> Result<(), Status> {
-        call.deadline(None)?;
+        call.deadline(self.deadline_ms)?;
         // Read before any row is.
         let overlay_sequence = table.overlay_sequence();
         let projection = self.projection.as_ref().unwrap_or(table.floats());
