@@ -4,6 +4,7 @@
 //! whether what is named is there. Its invariant: an unknown key is refused, wherever it stands.
 
 pub(crate) mod check;
+mod fresh;
 mod log;
 pub(crate) mod machine;
 pub(crate) mod nodes;

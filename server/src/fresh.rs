@@ -66,13 +66,15 @@ impl CatchingUp {
     /// configured. Then lookups are answered.
     pub(crate) fn start(shared: &Arc<Shared>, spread: &Spread) -> Result<Option<CatchingUp>, Error> {
         let config = &shared.config;
-        let tables = config.features.iter();
-        let tables = tables.filter(|(_, table)| table.spread && table.overlay.is_some());
-        let tables: Vec<String> = tables.map(|(name, _)| name.clone()).collect();
-        let (Some(section), false) = (&config.nodes, tables.is_empty()) else {
-            return Ok(None);
-        };
-        let Some(name) = section.name.clone() else {
+        let tables: Vec<String> = config
+            .spread_overlays()
+            .map(|(name, _)| name.to_owned())
+            .collect();
+        let named = config
+            .nodes
+            .as_ref()
+            .and_then(|section| Some((section, section.name.clone()?)));
+        let Some((section, name)) = named.filter(|_| !tables.is_empty()) else {
             return Ok(None);
         };
         let lease = spread.nodes.options.read_lease;

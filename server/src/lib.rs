@@ -129,16 +129,7 @@ impl Shared {
 
     /// Whether it answers lookups of fresh rows that other nodes have too.
     fn has_fresh_rows(&self) -> bool {
-        let tables = &self.config.features;
-        let is_node = self
-            .config
-            .nodes
-            .as_ref()
-            .is_some_and(|nodes| nodes.name.is_some());
-        is_node
-            && tables
-                .values()
-                .any(|table| table.spread && table.overlay.is_some())
+        self.config.spread_overlays().next().is_some()
     }
 
     /// Why no call should come, if there is a reason.
@@ -205,6 +196,7 @@ pub fn dry_open(config: &Config) -> Result<Vec<String>, Error> {
     let of_tls = tls.iter().flat_map(tls::warnings);
     let of_tls = of_tls.chain(outward.iter().flat_map(tls::outward_warnings));
     warnings.extend(of_tls.map(|warning| warning.text));
+    warnings.extend(config.overlay_warnings());
     Ok(warnings)
 }
 

@@ -60,8 +60,10 @@ pub(crate) fn open(config: &Config) -> Result<Option<Spread>, Error> {
         give_up: Duration::from_millis(section.answer_timeout_ms),
     });
     let tls = read_tls(section)?.map(Arc::new);
-    for warning in tls.iter().flat_map(|tls| outward_warnings(tls)) {
-        tracing::warn!("{}", warning.text);
+    let of_tls = tls.iter().flat_map(|tls| outward_warnings(tls));
+    let of_tls = of_tls.map(|warning| warning.text);
+    for warning in of_tls.chain(config.overlay_warnings()) {
+        tracing::warn!("{warning}");
     }
     let names = Arc::<Names>::default();
     if let Some(source) = &section.map {

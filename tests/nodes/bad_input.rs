@@ -1,8 +1,9 @@
 //! Calls and configurations of a cluster that cannot be served.
 
 use super::cluster::Cluster;
-use crate::harness::Millpond;
+use crate::harness::{Millpond, millpond};
 use serde_json::{Value, json};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_call_that_is_wrong_is_answered_as_one_server_answers_it() {
@@ -90,4 +91,38 @@ fn a_configuration_that_cannot_be_spread_does_not_start() {
         "map.toml",
     );
     check("[features.a]\n", "features.a.path is missing");
+}
+
+/// Upserts over nodes are not folded, so without a `ttl_ms` their overlay fills for good.
+#[test]
+fn an_overlay_over_nodes_that_nothing_empties_is_warned_of() {
+    const WORDS: &str = "set features.films.overlay.ttl_ms, or give bytes_max room for every key";
+    let cluster = Cluster::start_fresh(&["a"], 1, "");
+    let checked = || {
+        let mut command = millpond();
+        let file = cluster.path("a").join("millpond.toml");
+        let done = command.arg("check-config").arg(&file).output().unwrap();
+        assert!(done.status.success());
+        String::from_utf8(done.stdout).unwrap()
+    };
+    let said = checked();
+    assert!(
+        said.contains(": good\n") && said.contains("but: features.films.overlay has no ttl_ms"),
+        "{said}"
+    );
+    assert!(said.contains(WORDS), "{said}");
+    let until = Instant::now() + Duration::from_secs(60);
+    while !std::fs::read_to_string(cluster.path("a").join("log"))
+        .unwrap()
+        .contains(WORDS)
+    {
+        assert!(Instant::now() < until);
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let file = cluster.path("a").join("millpond.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let overlay = "[features.films.overlay]\n";
+    std::fs::write(&file, text.replace(overlay, &format!("{overlay}ttl_ms = 1000\n"))).unwrap();
+    let said = checked();
+    assert!(!said.contains("but:"), "{said}");
 }
