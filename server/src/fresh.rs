@@ -11,12 +11,11 @@ mod standing;
 mod stream;
 mod written;
 
-use crate::nodes::Spread;
+use crate::nodes::{Roads, Spread};
 use crate::{Error, Shared};
 use link::Link;
 use millpond_calls::Nodes;
 use millpond_engines_features::Stamp;
-use millpond_net::OutwardTls;
 use millpond_nodes::{BucketMap, Node, NodeIndex};
 use millpond_threads::join_by;
 use millpond_wire_frame::Limits;
@@ -51,8 +50,8 @@ struct Following {
     /// Tables that are spread and have fresh rows here.
     tables: Vec<String>,
     limits: Limits,
-    /// Files of `[nodes.tls]`, which the thread that follows the map reads again.
-    tls: Option<Arc<OutwardTls>>,
+    /// How it gets to them.
+    roads: Roads,
     token: Option<String>,
     lease: Duration,
     standings: Mutex<Standings>,
@@ -97,7 +96,7 @@ impl CatchingUp {
             limits: Limits {
                 frame_bytes_max: config.server.frame_bytes_max,
             },
-            tls: spread.tls(),
+            roads: spread.roads(),
             token: section.token.shown().map(str::to_owned),
             lease,
             standings: Mutex::new(Standings::new(times, Instant::now())),
@@ -151,7 +150,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Following {
     fn link(&self) -> Link {
-        Link::new(self.limits, self.tls.clone())
+        Link::new(self.limits, self.roads.clone())
     }
 
     fn is_begun(&self) -> bool {

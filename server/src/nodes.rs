@@ -14,7 +14,7 @@ use millpond_membership::{Event, Membership};
 use millpond_net::OutwardTls;
 use millpond_nodes::{BucketMap, HedgeOptions, Node, TLS};
 use millpond_wire_frame::Limits;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ const LOOK: Duration = Duration::from_secs(1);
 const TOLD_MAX: usize = 4096;
 /// The shortest lease under which lookups of fresh rows are answered.
 const READ_LEASE_MIN: Duration = Duration::from_millis(200);
-/// How often names are looked up again.
+/// How often names are looked up again, where each is known already.
 const LOOK_UP: Duration = Duration::from_secs(15);
 
 /// What every part of the server has of the others.
@@ -36,6 +36,15 @@ pub(crate) struct Spread {
     pub(crate) nodes: Arc<Nodes>,
     names: Arc<Names>,
     pool: PoolOptions,
+}
+
+/// What leads from an address of the map to a connection. The thread that follows the map keeps both new.
+#[derive(Clone, Default)]
+pub(crate) struct Roads {
+    /// Where names are; nobody waits for one to be looked up.
+    pub(crate) names: Arc<Names>,
+    /// What connections by TLS begin with.
+    pub(crate) tls: Option<Arc<OutwardTls>>,
 }
 
 /// Of a configuration with `[nodes]`; a map that is not in etcd is in use at once.
@@ -70,7 +79,9 @@ pub(crate) fn open(config: &Config) -> Result<Option<Spread>, Error> {
         let map = source
             .read()
             .map_err(|why| Error::Unfit(format!("nodes.map: {why}")))?;
-        names.store(Arc::new(look_up(&map, tls.is_some())));
+        names.store(Arc::new(look_up(places(&map, tls.is_some()), |name, error| {
+            tracing::warn!(name, %error, "the address of a node cannot be looked up");
+        })));
         nodes
             .offer(Arc::new(map))
             .map_err(|error| Error::Unfit(format!("nodes.map: {error}")))?;
@@ -112,9 +123,12 @@ impl Spread {
         Box::new(NodePool::new(nodes, names, self.pool.clone()))
     }
 
-    /// What connections to nodes by TLS begin with.
-    pub(crate) fn tls(&self) -> Option<Arc<OutwardTls>> {
-        self.pool.tls.clone()
+    /// The same for threads that call nodes by themselves.
+    pub(crate) fn roads(&self) -> Roads {
+        Roads {
+            names: Arc::clone(&self.names),
+            tls: self.pool.tls.clone(),
+        }
     }
 }
 
@@ -163,6 +177,8 @@ impl Follower {
             file,
             tls: spread.pool.tls.clone(),
             looked_up: Instant::now(),
+            look_up_took: Duration::ZERO,
+            lost: BTreeSet::new(),
         };
         let thread = std::thread::Builder::new().name("nodes".into());
         let thread = thread.spawn(move || follows.run(&told, membership));
@@ -232,6 +248,10 @@ struct Follows {
     file: Option<MapAt>,
     tls: Option<Arc<OutwardTls>>,
     looked_up: Instant,
+    /// How long names took then: maps and events wait for no more than every other look.
+    look_up_took: Duration,
+    /// Names that could not be looked up then, so that each is told once.
+    lost: BTreeSet<String>,
 }
 
 impl Follows {
@@ -264,16 +284,31 @@ impl Follows {
                 }
             }
         }
-        if self.looked_up.elapsed() >= LOOK_UP
-            && let Some(map) = self.nodes.map()
-        {
-            self.look_up(&map);
+        if let Some(map) = self.nodes.map() {
+            // A node may have its name once it runs: others wait for it then.
+            let names = self.names.load();
+            let lacks_one = places(&map, self.tls.is_some()).any(|name| !names.contains_key(name));
+            let pause = if lacks_one {
+                LOOK.max(self.look_up_took)
+            } else {
+                LOOK_UP
+            };
+            if self.looked_up.elapsed() >= pause {
+                self.look_up(&map);
+            }
         }
     }
 
     fn look_up(&mut self, map: &BucketMap) {
-        let mut found = look_up(map, self.tls.is_some());
-        self.looked_up = Instant::now();
+        let (began, mut lost) = (Instant::now(), BTreeSet::new());
+        let mut found = look_up(places(map, self.tls.is_some()), |name, error| {
+            if !self.lost.contains(name) {
+                tracing::warn!(name, %error, "the address of a node cannot be looked up");
+            }
+            lost.insert(name.to_owned());
+        });
+        (self.looked_up, self.look_up_took) = (Instant::now(), began.elapsed());
+        self.lost = lost;
         let before = self.names.load();
         // A name that cannot be looked up now is where it was.
         for (name, addresses) in before.iter() {
@@ -333,19 +368,27 @@ impl Follows {
     }
 }
 
-/// What the names of a map mean, HOST:PORT, as far as they can be looked up.
-fn look_up(map: &BucketMap, has_tls: bool) -> HashMap<String, Vec<SocketAddr>> {
-    let addresses = map.nodes().iter().flat_map(|node| node.usable_addresses(has_tls));
+/// The names of a map, HOST:PORT, which are no addresses yet.
+fn places(map: &BucketMap, has_tls: bool) -> impl Iterator<Item = &str> {
+    let addresses = map.nodes().iter();
+    let addresses = addresses.flat_map(move |node| node.usable_addresses(has_tls));
     let places = addresses.filter(|address| !address.starts_with("unix:"));
     let places = places.map(|address| address.strip_prefix(TLS).unwrap_or(address));
-    let names = places.filter(|place| place.parse::<SocketAddr>().is_err());
+    places.filter(|place| place.parse::<SocketAddr>().is_err())
+}
+
+/// What names mean, as far as they can be looked up.
+fn look_up<'n>(
+    names: impl Iterator<Item = &'n str>,
+    mut lost: impl FnMut(&str, std::io::Error),
+) -> HashMap<String, Vec<SocketAddr>> {
     let mut found = HashMap::new();
     for name in names {
         match name.to_socket_addrs() {
             Ok(addresses) => {
                 found.insert(name.to_owned(), addresses.collect());
             }
-            Err(error) => tracing::warn!(name, %error, "the address of a node cannot be looked up"),
+            Err(error) => lost(name, error),
         }
     }
     found
@@ -362,9 +405,12 @@ mod tests {
             buckets = 4
             nodes = [{ name = "a", addresses = ["localhost:7", "127.0.0.1:8", "unix:/a", "tls://localhost:9"] }]"#;
         let map = BucketMap::from_toml(text).unwrap();
-        assert_eq!(look_up(&map, true).keys().collect::<Vec<_>>(), ["localhost:9"]);
-        let found = look_up(&map, false);
+        assert_eq!(places(&map, true).collect::<Vec<_>>(), ["localhost:9"]);
+        let names = places(&map, false).chain(["no.such.host.invalid"]);
+        let mut lost = Vec::new();
+        let found = look_up(names, |name, _| lost.push(name.to_owned()));
         assert_eq!(found.keys().collect::<Vec<_>>(), ["localhost:7"]);
+        assert_eq!(lost, ["no.such.host.invalid"]);
         assert!(
             found["localhost:7"]
                 .iter()

@@ -174,3 +174,41 @@ fn a_node_that_is_called_by_tls_alone_has_what_it_missed_before_it_answers() {
         check(&cluster, map, value + 10.0);
     }
 }
+
+#[test]
+fn a_start_that_cannot_trust_a_replica_says_so_while_it_waits() {
+    let files = tempfile::tempdir().unwrap();
+    let folder = files.path();
+    make_certificates(folder, &["a", "b", "stranger"]);
+    let mut cluster = unplaced(2);
+    let lenient = format!("{PATIENCE}upsert_acks = 1\n");
+    for name in ["a", "b"] {
+        let more = format!("{lenient}catch_up_ms_max = 1\n{}", node_section(folder, name));
+        cluster.join_fresh(name, &more);
+    }
+    publish(&cluster, None, 2, "localhost", tls_port);
+    cluster.node("a").signal("KILL");
+    let keys: Vec<u64> = (0..30).collect();
+    upsert(cluster.node("b"), &upsert_call(&keys, 1.0));
+    std::fs::copy(folder.join("stranger.pem"), folder.join("trusted.pem")).unwrap();
+    let trusting = node_section(folder, "a").replace("all.pem\"\ncertificate", "trusted.pem\"\ncertificate");
+    cluster.configure_fresh("a", &format!("{lenient}catch_up_ms_max = 120000\n{trusting}"));
+    let log = cluster.path("a").join("log");
+    let started = std::thread::scope(|scope| {
+        let starts = scope.spawn(|| cluster.run("a"));
+        let until = Instant::now() + Duration::from_secs(60);
+        let is_said = |line: &str| {
+            line.contains("cannot catch up with another replica yet")
+                && line.contains("name its authority in nodes.tls.ca")
+                && line.contains("lookups wait for that node")
+        };
+        while !std::fs::read_to_string(&log).unwrap().lines().any(is_said) {
+            assert!(Instant::now() < until && !starts.is_finished());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        // It still waits, and the files are read again.
+        std::fs::copy(folder.join("all.pem"), folder.join("trusted.pem")).unwrap();
+        starts.join().unwrap()
+    });
+    assert_eq!(firsts(&started, &keys, Some(2)), vec![Some(1.0); keys.len()]);
+}

@@ -4,13 +4,12 @@
 //! call opens one.
 
 use super::stream::{Stream, left};
-use millpond_net::OutwardTls;
+use crate::nodes::Roads;
 use millpond_nodes::Node;
 use millpond_wire_frame::{Awaited, Encoding, FrameKind, Limits, Parsed};
 use millpond_wire_payload::{Encoder, Gained, Map, Payload};
 use millpond_wire_schema::{Code, Field, Status};
 use std::io::{self, Read, Write};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// What is read at once.
@@ -50,8 +49,7 @@ impl From<io::Error> for LinkError {
 /// See this module.
 pub(super) struct Link {
     limits: Limits,
-    /// What connections by TLS begin with.
-    tls: Option<Arc<OutwardTls>>,
+    roads: Roads,
     open: Option<Open>,
     /// The address that was reached last: it is tried first.
     reached: Option<String>,
@@ -64,10 +62,10 @@ struct Open {
 }
 
 impl Link {
-    pub(super) fn new(limits: Limits, tls: Option<Arc<OutwardTls>>) -> Link {
+    pub(super) fn new(limits: Limits, roads: Roads) -> Link {
         Link {
             limits,
-            tls,
+            roads,
             open: None,
             reached: None,
         }
@@ -84,7 +82,7 @@ impl Link {
         let until = Instant::now() + most;
         let mut open = match self.open.take() {
             Some(open) => open,
-            None => Open::to(node, self.tls.as_ref(), &mut self.reached, until)?,
+            None => Open::to(node, &self.roads, &mut self.reached, until)?,
         };
         let mut payload = Vec::new();
         let encoder = &mut Encoder::new(&mut payload, Encoding::Msgpack, false);
@@ -106,7 +104,7 @@ impl Open {
     /// At one of the node's addresses: each has its part of the time that is left, so that a dead one leaves some to the next.
     fn to(
         node: &Node,
-        tls: Option<&Arc<OutwardTls>>,
+        roads: &Roads,
         reached: &mut Option<String>,
         until: Instant,
     ) -> Result<Open, LinkError> {
@@ -115,13 +113,13 @@ impl Open {
              tls://HOST:PORT"
                 .to_owned(),
         );
-        let mut addresses: Vec<&str> = node.usable_addresses(tls.is_some()).collect();
+        let mut addresses: Vec<&str> = node.usable_addresses(roads.tls.is_some()).collect();
         addresses.sort_by_key(|address| reached.as_deref() != Some(*address));
         for (at, address) in addresses.iter().enumerate() {
             // The last of the parts is for the question itself.
             let parts = (addresses.len() - at + 1) as u32;
             let part = Instant::now() + left(until) / parts;
-            match Stream::to(address, tls, part) {
+            match Stream::to(address, roads, part) {
                 Ok(stream) => {
                     *reached = Some((*address).to_owned());
                     return Ok(Open {
@@ -212,7 +210,7 @@ mod tests {
             run: None,
             seen: Vec::new(),
         };
-        let mut link = Link::new(Limits::default(), None);
+        let mut link = Link::new(Limits::default(), Roads::default());
         let mut ask = || {
             let most = Duration::from_millis(50);
             link.call::<schema::Call<'_>, schema::Answer<'_>>(&node, ("features.missed", None), &call, most)
@@ -235,19 +233,19 @@ mod tests {
             name: "b".into(),
             addresses: vec![address("dead"), address("alive")],
         };
-        let mut reached = None;
+        let (roads, mut reached) = (Roads::default(), None);
         let until = Instant::now() + Duration::from_secs(2);
-        assert!(Open::to(&node, None, &mut reached, until).is_ok());
+        assert!(Open::to(&node, &roads, &mut reached, until).is_ok());
         assert_eq!(reached.as_deref(), Some(&*address("alive")));
         // Nothing is waited for at the dead one the next time.
-        assert!(Open::to(&node, None, &mut reached, Instant::now()).is_ok());
+        assert!(Open::to(&node, &roads, &mut reached, Instant::now()).is_ok());
         let nobody = Node {
             name: "b".into(),
             addresses: vec![address("dead"), address("none")],
         };
         let lost = Open::to(
             &nobody,
-            None,
+            &roads,
             &mut None,
             Instant::now() + Duration::from_millis(20),
         );

@@ -147,11 +147,16 @@ impl Peer {
     fn failed(&mut self, asked: Instant, error: &LinkError) {
         let is_gone = matches!(error, LinkError::Gone(_));
         let name = self.node.name.as_str();
-        let is_over = self
-            .following
-            .change(|standings| standings.failed(name, asked, is_gone, Instant::now()));
+        let (is_over, is_awaited) = self.following.change(|standings| {
+            let is_over = standings.failed(name, asked, is_gone, Instant::now());
+            (is_over, standings.awaits(name))
+        });
         if is_over {
             self.goes_on_without(&error.to_string());
+        } else if is_awaited {
+            self.complain(&format!(
+                "{error}; lookups wait for that node, for nodes.catch_up_ms_max at most"
+            ));
         }
     }
 

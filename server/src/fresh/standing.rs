@@ -157,6 +157,12 @@ impl Standings {
         is_over
     }
 
+    /// Whether lookups wait for it, as it may have what this node missed.
+    pub(super) fn awaits(&self, name: &str) -> bool {
+        let replica = self.replicas.get(name);
+        replica.is_some_and(|replica| matches!(replica.standing, Standing::Unknown { .. }))
+    }
+
     /// Until when lookups may be answered.
     pub(super) fn judge(&mut self, now: Instant) -> Verdict {
         let stood_still = now.saturating_duration_since(self.judged) >= self.times.lease;
@@ -218,6 +224,7 @@ mod tests {
         assert!(!standings.judge(now).is_whole && standings.wants_all("c"));
         // It is waited for, gone or not: it may have taken something before it went.
         assert!(!standings.failed("c", now, true, now + ms(500)));
+        assert!(standings.awaits("c") && !standings.awaits("b"));
         assert_eq!(standings.judge(now + ms(500)).until, None);
         standings.has_all("c");
         standings.heard("c", now + ms(100));

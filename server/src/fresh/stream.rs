@@ -1,13 +1,13 @@
 //! The bytes of a connection to another node, over IP, a Unix socket or TLS, for a thread that may wait.
 //!
-//! It knows no message. Its invariant: no read and no write ends later than it was told, handshakes included.
+//! It knows no message, and looks up no name. Its invariant: no connect, no handshake, no read and no write ends later than it was told.
 
-use millpond_net::{OutwardTls, TlsStream, TlsTo};
+use crate::nodes::Roads;
+use millpond_net::{TlsStream, TlsTo};
 use millpond_nodes::{TLS, host_of};
 use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs as _};
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// See this module.
@@ -30,18 +30,25 @@ enum Kind {
 
 impl Stream {
     /// Connects to an address of a map, by TLS where it says so.
-    pub(super) fn to(address: &str, tls: Option<&Arc<OutwardTls>>, until: Instant) -> io::Result<Stream> {
+    pub(super) fn to(address: &str, roads: &Roads, until: Instant) -> io::Result<Stream> {
         if let Some(path) = address.strip_prefix("unix:") {
             let kind = Kind::Unix(connect_unix(path, until)?);
             return Ok(Stream::Clear(Socket { kind, until }));
         }
         let place = address.strip_prefix(TLS);
-        let tls = place.zip(tls).map(|(place, tls)| tls.to(host_of(place)));
+        let tls = place.zip(roads.tls.as_ref());
+        let tls = tls.map(|(place, tls)| tls.to(host_of(place)));
         let tls = tls.transpose().map_err(io::Error::other)?;
-        let mut last = io::Error::from(io::ErrorKind::NotFound);
-        let found: Vec<_> = place.unwrap_or(address).to_socket_addrs()?.collect();
+        let mut last = io::Error::other("its name could not be looked up");
+        let place = place.unwrap_or(address);
+        let names = roads.names.load();
+        let found = match place.parse() {
+            Ok(address) => vec![address],
+            Err(_) => names.get(place).cloned().unwrap_or_default(),
+        };
         for (at, address) in found.iter().enumerate() {
             let part = left(until) / (found.len() - at) as u32;
+            let until = Instant::now() + part;
             let connected = TcpStream::connect_timeout(address, part.max(Duration::from_millis(1)));
             match connected.and_then(|stream| Stream::over(stream, tls.as_ref(), until)) {
                 Ok(stream) => return Ok(stream),
