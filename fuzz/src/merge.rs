@@ -78,18 +78,18 @@ fn take(merge: &mut Merge, asked: &Asked, node: usize, answer: &[u8]) -> bool {
         .collect();
     let of_part = schema::Asked {
         table: "t",
-        keys: positions.len(),
+        positions: &positions,
         at_version: asked.at_version,
         pooled: None,
         beside: 0,
     };
-    let before = (merge.version(), merge.found().to_vec(), merge.values().to_vec());
+    let before = (merge.version(), merge.found().to_vec(), rows(merge, asked));
     match merge.check(&part, &of_part) {
         Ok(()) => {}
         Err(Unfit::Node(_) | Unfit::Call(_)) => {
             assert_eq!(
                 before,
-                (merge.version(), merge.found().to_vec(), merge.values().to_vec())
+                (merge.version(), merge.found().to_vec(), rows(merge, asked))
             );
             return false;
         }
@@ -97,7 +97,7 @@ fn take(merge: &mut Merge, asked: &Asked, node: usize, answer: &[u8]) -> bool {
     if merge.version().is_some_and(|version| version != part.version) {
         merge.reset();
     }
-    let before = (merge.found().to_vec(), merge.values().to_vec());
+    let before = (merge.found().to_vec(), rows(merge, asked));
     assert_eq!(merge.place(&part, &positions), Ok(()));
     check_placed(merge, asked, &part, &positions, before);
     true
@@ -107,27 +107,37 @@ fn bit(bits: &[u8], at: usize) -> bool {
     bits[at / 8] >> (at % 8) & 1 == 1
 }
 
+/// All rows as they are so far.
+fn rows(merge: &Merge, asked: &Asked) -> Vec<Vec<u8>> {
+    (0..asked.keys).map(|at| merge.row_at(at).to_vec()).collect()
+}
+
 fn check_placed(
     merge: &Merge,
     asked: &Asked,
     part: &Part<'_>,
     positions: &[u32],
-    (found, values): (Vec<u8>, Vec<u8>),
+    (found, rows): (Vec<u8>, Vec<Vec<u8>>),
 ) {
     let row_bytes = part.dim * part.row_type.bytes();
-    assert_eq!(merge.values().len(), asked.keys * row_bytes);
-    assert!(merge.values().len() <= BYTES_MAX);
+    assert!(merge.rows_bytes() <= BYTES_MAX);
+    if part.offsets.is_none() {
+        assert_eq!(merge.values().len(), asked.keys * row_bytes);
+    }
+    let sent = |place: usize| match &part.offsets {
+        Some(offsets) => &part.values[offsets[place] as usize..offsets[place + 1] as usize],
+        None => &part.values[place * row_bytes..][..row_bytes],
+    };
     for at in 0..asked.keys {
-        let range = at * row_bytes..(at + 1) * row_bytes;
-        let row = &merge.values()[range.clone()];
+        let row = merge.row_at(at);
         match positions.iter().position(|position| *position as usize == at) {
             Some(place) => {
                 assert_eq!(bit(merge.found(), at), bit(&part.found, place), "key {at}");
-                assert_eq!(row, &part.values[place * row_bytes..][..row_bytes], "key {at}");
+                assert_eq!(row, sent(place), "key {at}");
             }
             None => {
                 assert_eq!(bit(merge.found(), at), bit(&found, at), "key {at}");
-                let before = values.get(range).unwrap_or(&[]);
+                let before = &rows[at];
                 assert!(if before.is_empty() {
                     row.iter().all(|byte| *byte == 0)
                 } else {

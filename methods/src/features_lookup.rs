@@ -70,6 +70,9 @@ pub(crate) fn check_whole(catalog: &Catalog, table: &Table, name: &str) -> Resul
     })
 }
 
+/// A bitmap and rows, and the offsets of rows that vary in length.
+pub(crate) type TakenRows = (Vec<u8>, Vec<u8>, Option<Vec<u32>>);
+
 /// One table's part of the answer, of a call that is answered for certain.
 pub(crate) struct Part<'c> {
     table: &'c Table,
@@ -181,22 +184,18 @@ impl<'c> Part<'c> {
         Ok((found, values))
     }
 
-    /// Its bitmap and rows, in memory of their own, to be kept by whoever writes them later.
-    ///
-    /// # Errors
-    /// The rows vary in length: a merge by places has none for them.
-    pub(crate) fn take_rows(&mut self) -> Result<(Vec<u8>, Vec<u8>), Status> {
-        if self.varying.is_some() {
-            let ex = format!(
-                "table {:?} has rows that vary in length, which are not put together from several servers; ask each with `map`",
-                self.table.name()
-            );
-            return Err(Status::new(Code::BadArgument, ex));
+    /// Its bitmap and rows, in memory of their own, to be kept by whoever writes them later; and the offsets of rows that vary in
+    /// length.
+    pub(crate) fn take_rows(&mut self) -> Result<TakenRows, Status> {
+        if let Some(varying) = &mut self.varying {
+            let (found, values, offsets) = varying.take(self.keys.len());
+            return Ok((found, values, Some(offsets)));
         }
-        match self.read.take() {
-            Some(read) => Ok(read),
-            None => self.read(None, &[]),
-        }
+        let (found, values) = match self.read.take() {
+            Some(read) => read,
+            None => self.read(None, &[])?,
+        };
+        Ok((found, values, None))
     }
 
     /// The version that answers.

@@ -45,6 +45,17 @@ impl<'c> Varying<'c> {
         self.copied = Some((offsets, values));
     }
 
+    /// The bitmap, the rows and where each one begins and the last ends, to be kept by whoever writes them later.
+    pub(super) fn take(&mut self, keys: usize) -> (Vec<u8>, Vec<u8>, Vec<u32>) {
+        if self.copied.is_none() {
+            self.copy(keys);
+        }
+        let (offsets, rows) = self.copied.take().unwrap_or_default();
+        let offsets = offsets.as_chunks().0.iter();
+        let offsets = offsets.map(|end| u32::from_le_bytes(*end)).collect();
+        (std::mem::take(&mut self.found), rows, offsets)
+    }
+
     pub(super) fn write(&self, header: schema::Header<'_>, out: &mut Encoder<'_>) {
         let bytes = self.rows.bytes() as usize;
         header.write_varying(bytes, out, |found, offsets, values| {

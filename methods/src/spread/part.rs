@@ -26,11 +26,14 @@ impl Part {
     /// Bytes of its rows so far, before they are pooled or after, whichever are more, and of which row each key has.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Part::Done(whole) => whole.values.len() + inverse_bytes(whole.inverse.as_deref()),
+            Part::Done(whole) => {
+                let offsets = whole.offsets.as_deref().map_or(0, size_of_val);
+                whole.values.len() + offsets + inverse_bytes(whole.inverse.as_deref())
+            }
             Part::Nodes(nodes) => {
                 let pooled = nodes.pooled.as_ref();
                 let pooled = pooled.map_or(0, |pooled| pooled.answer_bytes(nodes.merge.dim()));
-                nodes.merge.values().len().max(pooled) + inverse_bytes(nodes.inverse.as_deref())
+                nodes.merge.rows_bytes().max(pooled) + inverse_bytes(nodes.inverse.as_deref())
             }
         }
     }
@@ -125,7 +128,7 @@ impl Nodes {
         let name = route.name(node);
         let asked = Asked {
             table: &self.ask.table,
-            keys: fan.positions(copy).len(),
+            positions: fan.positions(copy),
             at_version,
             pooled: self.pooled.as_ref(),
             beside: beside + inverse_bytes(self.inverse.as_deref()),
@@ -191,6 +194,7 @@ impl Nodes {
             inverse: self.inverse.take(),
             found: Vec::new(),
             values: Vec::new(),
+            offsets: None,
             missing,
         };
         if let Some(pooled) = &self.pooled {
@@ -202,9 +206,13 @@ impl Nodes {
         }
         if !self.is_empty {
             whole.found = merge.found().to_vec();
-            if self.pooled.is_none() {
-                whole.values = merge.into_values();
-            }
+        }
+        if self.pooled.is_none() {
+            (whole.values, whole.offsets) = merge.into_values();
+        }
+        if self.is_empty && self.pooled.is_none() {
+            whole.values.clear();
+            whole.offsets.iter_mut().for_each(|offsets| offsets.truncate(1));
         }
         Ok(whole)
     }

@@ -18,13 +18,15 @@ pub(crate) struct Whole {
     pub(super) inverse: Option<Vec<u32>>,
     pub(super) found: Vec<u8>,
     pub(super) values: Vec<u8>,
+    /// Of rows that vary in length: where each one begins, and the last ends.
+    pub(super) offsets: Option<Vec<u32>>,
     pub(super) missing: Vec<Missing<'static>>,
 }
 
 impl Whole {
     /// What this server's own table answers.
     pub(super) fn here(mut part: Part<'_>) -> Result<Whole, Status> {
-        let (found, values) = part.take_rows()?;
+        let (found, values, offsets) = part.take_rows()?;
         Ok(Whole {
             version: part.version(),
             active: part.active,
@@ -35,6 +37,7 @@ impl Whole {
             inverse: part.inverse.take(),
             found,
             values,
+            offsets,
             missing: Vec::new(),
         })
     }
@@ -45,6 +48,7 @@ impl Whole {
             inverse: self.inverse.take(),
             found: std::mem::take(&mut self.found),
             values: std::mem::take(&mut self.values),
+            offsets: self.offsets.take(),
             missing: std::mem::take(&mut self.missing),
             ..*self
         }
@@ -59,6 +63,7 @@ impl Whole {
             row_type: self.row_type,
             found: self.found.into(),
             values: self.values.into(),
+            offsets: self.offsets,
         }
     }
 
@@ -74,6 +79,17 @@ impl Whole {
             active: self.active,
             missing: &self.missing,
         };
+        if let Some(ends) = &self.offsets {
+            return header.write_varying(self.values.len(), out, |found, offsets, values| {
+                if found.len() == self.found.len() {
+                    found.copy_from_slice(&self.found);
+                }
+                values.copy_from_slice(&self.values);
+                for (place, end) in offsets.as_chunks_mut().0.iter_mut().zip(ends) {
+                    *place = end.to_le_bytes();
+                }
+            });
+        }
         header.write(out, |found, values| {
             if found.len() == self.found.len() && values.len() == self.values.len() {
                 found.copy_from_slice(&self.found);

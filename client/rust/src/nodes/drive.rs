@@ -332,7 +332,7 @@ impl Drive {
                 &part,
                 &schema::Asked {
                     table: &self.asked.lookup.table,
-                    keys: self.fan_out.positions(sent.copy).len(),
+                    positions: self.fan_out.positions(sent.copy),
                     at_version: sent.at_version,
                     pooled: self.asked.pooled.as_ref(),
                     beside: 0,

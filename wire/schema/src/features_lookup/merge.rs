@@ -3,19 +3,22 @@
 //! It asks nobody and knows no node. Its invariants: a part that does not fit is refused whole, and it is said whether its node is to
 //! blame; the answer is allocated once, after its size was checked; what it holds is all of one version.
 
+mod varying;
+
 use super::{Header, Missing, Part, Pooled, RowType, Rows};
 use crate::infer::Data;
 use crate::payload::{Encoder, PayloadError, Read};
 use crate::{Code, Status};
 use std::borrow::Cow;
+use varying::Varying;
 
 /// What a node was asked for.
 #[derive(Debug, Clone, Copy)]
 pub struct Asked<'a> {
     /// The table's name.
     pub table: &'a str,
-    /// How many of the keys.
-    pub keys: usize,
+    /// Which of the keys, by their places in the call.
+    pub positions: &'a [u32],
     /// The version, where it was to be a certain one.
     pub at_version: Option<u64>,
     /// How the rows are pooled, where they are: bags may be more than keys.
@@ -50,13 +53,34 @@ pub struct Merge {
     /// What the first part says, and all others must.
     shape: Option<Shape>,
     found: Vec<u8>,
+    /// Rows of one length.
     values: Vec<u8>,
+    /// Those that vary in length.
+    varying: Varying,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Shape {
     version: u64,
     dim: usize,
+    is_varying: bool,
+}
+
+impl Shape {
+    fn of(part: &Part<'_>) -> Shape {
+        Shape {
+            version: part.version,
+            dim: part.dim,
+            is_varying: part.offsets.is_some(),
+        }
+    }
+
+    fn describe(self) -> String {
+        match self.is_varying {
+            true => "bytes that vary in length".to_owned(),
+            false => format!("{} numbers", self.dim),
+        }
+    }
 }
 
 impl Merge {
@@ -69,6 +93,7 @@ impl Merge {
             shape: None,
             found: vec![0; keys.div_ceil(8)],
             values: Vec::new(),
+            varying: Varying::default(),
         }
     }
 
@@ -77,24 +102,30 @@ impl Merge {
     /// # Errors
     /// What does not fit, and whether its node is to blame. Nothing is to be placed then.
     pub fn check(&self, part: &Part<'_>, asked: &Asked<'_>) -> Result<(), Unfit> {
-        self.check_shape(part, asked.keys, asked.at_version)?;
+        self.check_shape(part, asked.positions.len(), asked.at_version)?;
         let row_bytes = part.dim.saturating_mul(part.row_type.bytes());
         let pooled = asked.pooled.map_or(0, |pooled| pooled.answer_bytes(part.dim));
-        let bytes = self.keys.saturating_mul(row_bytes).max(pooled);
+        let bytes = match part.offsets {
+            None => self.keys.saturating_mul(row_bytes).max(pooled),
+            // What came of another version goes when this comes.
+            Some(_) => match self.shape == Some(Shape::of(part)) {
+                true => self.varying.bytes_without(asked.positions),
+                false => 0,
+            }
+            .saturating_add(part.values.len())
+            .saturating_add((self.keys + 1).saturating_mul(size_of::<u32>())),
+        };
         let bytes = bytes.saturating_add(asked.beside);
-        if bytes > self.bytes_max {
-            let most = self.bytes_max;
+        // Offsets have 32 bits.
+        let most = match part.offsets {
+            Some(_) => self.bytes_max.min(u32::MAX as usize),
+            None => self.bytes_max,
+        };
+        if bytes > most {
             let ex = format!(
                 "the answer would hold {bytes} bytes of rows; the limit is {most} (ask for fewer keys or bags a call)"
             );
             return Err(Unfit::Call(Status::new(Code::TooLarge, ex)));
-        }
-        if part.dim == 0 && !part.values.is_empty() {
-            let ex = format!(
-                "table {:?} has rows that vary in length, which are not put together from several servers; ask each with `map`",
-                asked.table
-            );
-            return Err(Unfit::Call(Status::new(Code::BadArgument, ex)));
         }
         Ok(())
     }
@@ -117,17 +148,26 @@ impl Merge {
             return bad("found", format!("{} bytes", part.found.len()), expected);
         }
         let row_bytes = part.dim.saturating_mul(part.row_type.bytes());
-        // Bytes without a number of them a row are rows that vary in length: of no node's fault.
-        let varies = part.dim == 0 && part.row_type == RowType::U8;
-        if !varies && Some(part.values.len()) != keys.checked_mul(row_bytes) {
+        if let Some(offsets) = &part.offsets
+            && (offsets.len() != keys + 1 || part.dim != 0 || part.row_type != RowType::U8)
+        {
+            let expected = format!("{} of rows of bytes, whose dim is 0", keys + 1);
+            let found = format!("{} of a dim of {}", offsets.len(), part.dim);
+            return bad("offsets", found, expected);
+        }
+        if part.offsets.is_none() && Some(part.values.len()) != keys.checked_mul(row_bytes) {
             let expected = format!("{keys} rows of {} numbers", part.dim);
             return bad("values", format!("{} bytes", part.values.len()), expected);
         }
         match self.shape {
             // Another version may have other columns: the caller decides which one it takes.
-            Some(first) if first.version == part.version && first.dim != part.dim => {
-                let expected = format!("{}, as other nodes answer version {}", first.dim, first.version);
-                bad("dim", part.dim.to_string(), expected)
+            Some(first) if first.version == part.version && first != Shape::of(part) => {
+                let expected = format!(
+                    "{}, as other nodes answer version {}",
+                    first.describe(),
+                    first.version
+                );
+                bad("dim", Shape::of(part).describe(), expected)
             }
             _ => Ok(()),
         }
@@ -138,10 +178,7 @@ impl Merge {
     /// # Errors
     /// The part is of another version than those before it, and [`Merge::reset`] was not called.
     pub fn place(&mut self, part: &Part<'_>, positions: &[u32]) -> Read<()> {
-        let shape = Shape {
-            version: part.version,
-            dim: part.dim,
-        };
+        let shape = Shape::of(part);
         self.begin(shape)?;
         let row_bytes = shape.dim.saturating_mul(self.row_type.bytes());
         for (index, position) in positions.iter().enumerate() {
@@ -150,6 +187,13 @@ impl Merge {
                 .get(index / 8)
                 .is_some_and(|byte| byte >> (index % 8) & 1 == 1);
             self.set(*position as usize, bit);
+        }
+        if let Some(offsets) = &part.offsets {
+            for (ends, position) in offsets.array_windows::<2>().zip(positions) {
+                let row = part.values.get(ends[0] as usize..ends[1] as usize);
+                self.varying.set(*position as usize, row.unwrap_or_default());
+            }
+            return Ok(());
         }
         if row_bytes == 0 {
             return Ok(());
@@ -167,9 +211,10 @@ impl Merge {
         self.shape = None;
         self.found.fill(0);
         self.values = Vec::new();
+        self.varying = Varying::default();
     }
 
-    /// Keys that have no answer: they count as not found, and their rows are zeros.
+    /// Keys that have no answer: they count as not found, and their rows are zeros, or no bytes where they vary in length.
     pub fn miss(&mut self, positions: &[u32]) {
         let row_bytes = self.dim().saturating_mul(self.row_type.bytes());
         for position in positions {
@@ -177,6 +222,7 @@ impl Merge {
             if let Some(place) = self.row(*position, row_bytes) {
                 place.fill(0);
             }
+            self.varying.set(*position as usize, &[]);
         }
     }
 
@@ -195,14 +241,43 @@ impl Merge {
         &self.found
     }
 
-    /// The bytes of all rows, in the order of the keys.
+    /// The bytes of all rows, in the order of the keys; none where they vary in length.
     pub fn values(&self) -> &[u8] {
         &self.values
     }
 
-    /// The same, for keeps.
-    pub fn into_values(self) -> Vec<u8> {
-        self.values
+    /// What the rows take in the answer so far, with the offsets of those that vary in length.
+    pub fn rows_bytes(&self) -> usize {
+        match self.is_varying() {
+            true => self.varying.bytes_without(&[]) + (self.keys + 1) * size_of::<u32>(),
+            false => self.values.len(),
+        }
+    }
+
+    /// The bytes of all rows, in the order of the keys, and of rows that vary in length where each one begins and the last ends.
+    pub fn into_values(self) -> (Vec<u8>, Option<Vec<u32>>) {
+        match self.is_varying() {
+            true => {
+                let (values, offsets) = self.varying.joined();
+                (values, Some(offsets))
+            }
+            false => (self.values, None),
+        }
+    }
+
+    /// The bytes of a key's row so far.
+    pub fn row_at(&self, position: usize) -> &[u8] {
+        if self.is_varying() {
+            return self.varying.get(position);
+        }
+        let row_bytes = self.dim().saturating_mul(self.row_type.bytes());
+        let start = position.saturating_mul(row_bytes);
+        let row = self.values.get(start..start.saturating_add(row_bytes));
+        row.unwrap_or_default()
+    }
+
+    fn is_varying(&self) -> bool {
+        self.shape.is_some_and(|shape| shape.is_varying)
     }
 
     /// The row that was answered for a key that is not there, of rows of 32-bit floats; of the keys that are `missing` none was.
@@ -240,6 +315,16 @@ impl Merge {
             active: None,
             missing,
         };
+        if self.is_varying() {
+            let (rows, ends) = self.varying.joined();
+            return header.write_varying(rows.len(), out, |found, offsets, values| {
+                found.copy_from_slice(&self.found);
+                values.copy_from_slice(&rows);
+                for (place, end) in offsets.as_chunks_mut().0.iter_mut().zip(&ends) {
+                    *place = end.to_le_bytes();
+                }
+            });
+        }
         header.write(out, |found, values| {
             found.copy_from_slice(&self.found);
             // Without a part there are no numbers.
@@ -250,17 +335,17 @@ impl Merge {
     }
 
     /// The answer as a client reads it.
-    pub fn into_rows(self, missing: Vec<Missing<'static>>) -> Rows<'static> {
+    pub fn into_rows(mut self, missing: Vec<Missing<'static>>) -> Rows<'static> {
+        let (version, dim, row_type) = (self.version().unwrap_or(0), self.dim(), self.row_type);
+        let found = Cow::Owned(std::mem::take(&mut self.found));
+        let (values, offsets) = self.into_values();
         Rows {
-            version: self.version().unwrap_or(0),
-            dim: self.dim(),
-            row_type: self.row_type,
-            found: Cow::Owned(self.found),
-            values: self
-                .row_type
-                .numbers(&self.values)
-                .unwrap_or(Data::U8(Vec::new())),
-            offsets: None,
+            version,
+            dim,
+            row_type,
+            found,
+            values: row_type.numbers(&values).unwrap_or(Data::U8(Vec::new())),
+            offsets,
             inverse: None,
             overlay_sequence: None,
             active: None,
@@ -293,16 +378,20 @@ impl Merge {
         match self.shape {
             Some(first) if first == shape => Ok(()),
             Some(first) => {
-                let found = format!("version {} with {} numbers a row", shape.version, shape.dim);
+                let found = format!("version {} with {} a row", shape.version, shape.describe());
                 let expected = format!(
                     "version {} with {}, as other nodes answer",
-                    first.version, first.dim
+                    first.version,
+                    first.describe()
                 );
                 Err(PayloadError::invalid(found, expected).under("version"))
             }
             None => {
                 let row_bytes = shape.dim.saturating_mul(self.row_type.bytes());
                 self.values = vec![0; self.keys.saturating_mul(row_bytes).min(self.bytes_max)];
+                if shape.is_varying {
+                    self.varying = Varying::of(self.keys);
+                }
                 self.shape = Some(shape);
                 Ok(())
             }

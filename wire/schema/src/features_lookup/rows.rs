@@ -252,7 +252,7 @@ impl Field for Rows<'static> {
 }
 
 /// Whoever cuts values at them must not fall.
-fn check_offsets(offsets: &[u32], values: usize) -> Read<()> {
+pub(super) fn check_offsets(offsets: &[u32], values: usize) -> Read<()> {
     let ascend = offsets.windows(2).all(|pair| pair[0] <= pair[1]);
     match (offsets.first(), offsets.last()) {
         (Some(0), Some(last)) if ascend && *last as usize == values => Ok(()),

@@ -48,7 +48,8 @@ fn add(merge: &mut Merge, answer: &[u8], positions: &[u32], at_version: Option<u
     let part = Part::decode(&payload).map_err(|error| error.to_string())?;
     let asked = Asked {
         at_version,
-        ..asked(positions.len())
+        positions,
+        ..asked(&[])
     };
     match merge.check(&part, &asked) {
         Ok(()) => merge.place(&part, positions).map_err(|error| error.to_string()),
@@ -57,10 +58,10 @@ fn add(merge: &mut Merge, answer: &[u8], positions: &[u32], at_version: Option<u
     }
 }
 
-fn asked(keys: usize) -> Asked<'static> {
+fn asked(positions: &[u32]) -> Asked<'_> {
     Asked {
         table: "films",
-        keys,
+        positions,
         at_version: None,
         pooled: None,
         beside: 0,
@@ -118,7 +119,7 @@ proptest! {
         let before = merge.values().len();
         if let Ok(payload) = Payload::new(Encoding::Msgpack, &bytes)
             && let Ok(part) = Part::decode(&payload)
-            && merge.check(&part, &Asked { at_version: Some(7), ..asked(3) }).is_ok()
+            && merge.check(&part, &Asked { at_version: Some(7), ..asked(&[0, 4, 8]) }).is_ok()
         {
             let _ = merge.place(&part, &[0, 4, 8]);
         }
@@ -145,7 +146,7 @@ fn a_part_that_lies_is_refused_whole() {
     check(answer(&[1; 9], 7, 2, RowType::F32), "key \"found\" is 2 bytes");
     check(
         answer(&[1, 2, 3], 7, 3, RowType::F32),
-        "key \"dim\" is 3; expected 2",
+        "key \"dim\" is 3 numbers; expected 2 numbers",
     );
     check(vec![0x80], "version");
     check(b"\x91\x01".to_vec(), "a map");
@@ -162,8 +163,13 @@ fn a_right_part_that_is_none_of_an_answer_is_not_its_nodes_fault() {
             row_type,
             found: vec![0].into(),
             values: vec![0; values].into(),
+            offsets: None,
         };
-        let found = merge.check(&part, &Asked { beside, ..asked(2) });
+        let asked = Asked {
+            beside,
+            ..asked(&[0, 1])
+        };
+        let found = merge.check(&part, &asked);
         let found = found.map_err(|unfit| match unfit {
             Unfit::Call(status) => Some(status.code),
             Unfit::Node(_) => None,
@@ -179,8 +185,94 @@ fn a_right_part_that_is_none_of_an_answer_is_not_its_nodes_fault() {
     check(RowType::F32, usize::MAX, 48, 0, Err(None));
     check(RowType::F32, 0, 48, 0, Err(None));
     check(RowType::U8, 0, 0, 0, Ok(()));
-    // Rows that vary in length have no places.
-    check(RowType::U8, 0, 11, 0, Err(Some(Code::BadArgument)));
+    check(RowType::U8, 0, 11, 0, Err(None));
+}
+
+/// Rows of bytes that vary in length, as a server writes them: a key is found where its row is there.
+fn varying_answer(rows: &[Option<Vec<u8>>], version: u64) -> Vec<u8> {
+    let header = Header {
+        version,
+        dim: 0,
+        row_type: RowType::U8,
+        keys: rows.len(),
+        rows: rows.len(),
+        inverse: None,
+        overlay_sequence: None,
+        active: None,
+        missing: &[],
+    };
+    let all: Vec<u8> = rows.iter().flatten().flatten().copied().collect();
+    let mut bytes = Vec::new();
+    let out = &mut Encoder::new(&mut bytes, Encoding::Msgpack, false);
+    header.write_varying(all.len(), out, |found, offsets, values| {
+        values.copy_from_slice(&all);
+        let (mut end, places) = (0, offsets.as_chunks_mut().0);
+        for (at, row) in rows.iter().enumerate() {
+            found[at / 8] |= u8::from(row.is_some()) << (at % 8);
+            end += row.as_ref().map_or(0, |row| row.len() as u32);
+            places[at + 1] = end.to_le_bytes();
+        }
+    });
+    bytes
+}
+
+proptest! {
+    #[test]
+    fn merged_rows_that_vary_in_length_are_the_answer_of_one_server(
+        keys in prop::collection::vec((prop::option::of(prop::collection::vec(any::<u8>(), 0..9)), 0_usize..3), 1..40),
+        missed in 0_usize..4,
+        twice in any::<bool>(),
+    ) {
+        let mut expected: Vec<Option<Vec<u8>>> = keys.iter().map(|(row, _)| row.clone()).collect();
+        let bytes = expected.iter().flatten().map(Vec::len).sum::<usize>() + (keys.len() + 1) * 4;
+        let mut merge = Merge::new(keys.len(), RowType::U8, bytes);
+        let mut missing = Vec::new();
+        for node in 0..3 {
+            let positions: Vec<u32> = (0_u32..).zip(&keys).filter(|(_, (_, of))| *of == node).map(|(at, _)| at).collect();
+            let part: Vec<_> = positions.iter().map(|at| expected[*at as usize].clone()).collect();
+            if node == missed && node > 0 {
+                missing = positions;
+                continue;
+            }
+            for _ in 0..=usize::from(twice) {
+                add(&mut merge, &varying_answer(&part, 7), &positions, Some(7)).unwrap();
+            }
+        }
+        merge.miss(&missing);
+        missing.iter().for_each(|at| expected[*at as usize] = None);
+        let mut merged = Vec::new();
+        merge.write(&[], &mut Encoder::new(&mut merged, Encoding::Msgpack, false));
+        prop_assert_eq!(&merged, &varying_answer(&expected, 7));
+        prop_assert!(merge.rows_bytes() <= bytes);
+        let payload = Payload::new(Encoding::Msgpack, &merged).unwrap();
+        let Answer::One(rows) = Answer::decode(&payload).unwrap().0 else { panic!("of several tables") };
+        prop_assert_eq!(&rows, &merge.into_rows(Vec::new()));
+    }
+}
+
+#[test]
+fn rows_that_vary_in_length_are_held_against_their_offsets_and_the_limit() {
+    let rows = |count: usize, bytes: usize| vec![Some(vec![7; bytes]); count];
+    // Three offsets and eight bytes.
+    let mut merge = Merge::new(2, RowType::U8, 20);
+    add(&mut merge, &varying_answer(&rows(1, 5), 7), &[0], None).unwrap();
+    let mut check = |answer: Vec<u8>, positions: &[u32], expected: &str| {
+        let error = add(&mut merge, &answer, positions, None).unwrap_err();
+        assert!(error.contains(expected), "{error:?} lacks {expected:?}");
+        assert_eq!((merge.row_at(0), merge.row_at(1)), (&[7; 5][..], &[][..]));
+    };
+    check(varying_answer(&rows(1, 4), 7), &[1], "21 bytes of rows");
+    check(varying_answer(&rows(2, 1), 7), &[1], "key \"offsets\" is 3");
+    check(answer(&[1], 7, 2, RowType::U8), &[1], "key \"dim\" is 2 numbers");
+    let cut = varying_answer(&rows(1, 3), 7);
+    let mut cut = cut[..cut.len() - 4].to_vec();
+    cut.extend_from_slice(&9_u32.to_le_bytes());
+    check(cut, &[1], "ascending offsets from 0");
+    // A row that is sent again counts once, and what came of another version does not.
+    add(&mut merge, &varying_answer(&rows(1, 8), 7), &[0], None).unwrap();
+    merge.reset();
+    add(&mut merge, &varying_answer(&rows(2, 4), 8), &[1, 0], None).unwrap();
+    assert_eq!(merge.into_values(), (vec![7; 8], Some(vec![0, 4, 8])));
 }
 
 #[test]
@@ -194,13 +286,14 @@ fn bags_count_where_they_are_more_than_keys() {
             row_type: Pooled::ASKED,
             found: vec![1].into(),
             values: vec![0; 8].into(),
+            offsets: None,
         };
         let offsets = [vec![0; bags], vec![1]].concat();
         let pooled = Pooled::of(Pool::Sum, offsets, row_type).unwrap();
         let asked = Asked {
             pooled: Some(&pooled),
             beside,
-            ..asked(1)
+            ..asked(&[0])
         };
         let found = merge.check(&part, &asked).map_err(|unfit| match unfit {
             Unfit::Call(status) if status.code == Code::TooLarge => status.ex,
