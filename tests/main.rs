@@ -54,6 +54,7 @@ mod access {
 
 mod nodes {
     mod bad_input;
+    mod bytes;
     mod catching_up;
     mod changing;
     mod client;
@@ -63,6 +64,7 @@ mod nodes {
     mod lookups;
     mod texts;
     mod tls;
+    mod token;
     mod upserts;
 }
 

@@ -31,6 +31,8 @@ millpond_metrics::counters! {
                 "Nodes that this one knows to have missed upserts."),
             pub upserts_without: u64 = counter("millpond_nodes_upserts_without_total",
                 "Upserts that this server acknowledged without some of their replicas."),
+            pub upserts_split_anew: u64 = counter("millpond_nodes_upserts_split_anew_total",
+                "Times this server sent an upsert again by the map then in use, because a node went by another one."),
         }
     }
 }
@@ -62,6 +64,7 @@ pub struct Freshness {
     ahead: AtomicU64,
     alone: AtomicU64,
     upserts_without: AtomicU64,
+    upserts_split_anew: AtomicU64,
 }
 
 /// By the nodes' names.
@@ -87,6 +90,7 @@ impl Freshness {
             ahead: AtomicU64::new(0),
             alone: AtomicU64::new(0),
             upserts_without: AtomicU64::new(0),
+            upserts_split_anew: AtomicU64::new(0),
         }
     }
 
@@ -161,6 +165,11 @@ impl Freshness {
     /// An upsert was acknowledged without some of its replicas.
     pub fn acknowledged_without(&self) {
         self.upserts_without.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// An upsert was sent again, by the map in use.
+    pub fn split_anew(&self) {
+        self.upserts_split_anew.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Those nodes missed an upsert of a table, which is of that sequence here. Says how long one of them may still answer
@@ -245,6 +254,7 @@ impl Freshness {
             alone: self.alone.load(Ordering::Relaxed),
             missing: missing.len() as u64,
             upserts_without: self.upserts_without.load(Ordering::Relaxed),
+            upserts_split_anew: self.upserts_split_anew.load(Ordering::Relaxed),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! It sends nothing. Its invariant: a node's counts outlive the maps that it is in.
 
 use crate::Freshness;
+use crate::access::Secret;
 use millpond_nodes::{BucketMap, CurrentMap, HedgeOptions, StampClock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -58,6 +59,8 @@ pub struct NodesOptions {
     pub read_lease: Duration,
     /// How long a node may take for a copy of an upsert that may be acknowledged without it.
     pub give_up: Duration,
+    /// What calls between the servers have; where none is set, nobody is asked for it.
+    pub token: Secret,
 }
 
 impl NodesOptions {
@@ -77,7 +80,17 @@ impl Default for NodesOptions {
             upsert_acks: None,
             read_lease: Duration::from_secs(1),
             give_up: Duration::from_secs(2),
+            token: Secret::default(),
         }
+    }
+}
+
+/// Has a map looked at: what a thread that follows it gives net threads, which wait for no file.
+struct Look(Box<dyn Fn() + Send + Sync>);
+
+impl std::fmt::Debug for Look {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Look")
     }
 }
 
@@ -99,6 +112,7 @@ pub struct Nodes {
     etcd_ended: Mutex<BTreeSet<String>>,
     /// How often that changed.
     etcd_lease_changes: AtomicU64,
+    look: OnceLock<Look>,
 }
 
 impl Nodes {
@@ -114,12 +128,25 @@ impl Nodes {
             counts: Mutex::default(),
             etcd_ended: Mutex::default(),
             etcd_lease_changes: AtomicU64::new(0),
+            look: OnceLock::new(),
         }
     }
 
     /// The map for a call that begins now.
     pub fn map(&self) -> Option<Arc<BucketMap>> {
         self.current.get().map(CurrentMap::load)
+    }
+
+    /// From now on `look` has the map looked at soon; it waits for nothing.
+    pub fn set_look(&self, look: impl Fn() + Send + Sync + 'static) {
+        let _ = self.look.set(Look(Box::new(look)));
+    }
+
+    /// Another server goes by another map: this one's is looked at before its time.
+    pub fn look_at_map(&self) {
+        if let Some(Look(look)) = self.look.get() {
+            look();
+        }
     }
 
     /// What a page of metrics says of the map.

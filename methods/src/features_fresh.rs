@@ -17,7 +17,7 @@ const ROWS_MAX: usize = 8192;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
-        let nodes = nodes_with(call, &decoded.node)?;
+        let nodes = nodes_with(call, &decoded.node, payload)?;
         check_map(nodes, decoded.map)?;
         let (table, overlay) = overlay(catalog, &decoded.table)?;
         let map = nodes.map().filter(|map| map.version() == decoded.map);
@@ -26,17 +26,21 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             let ex = "the map of nodes changes; try again";
             return Err(Status::new(Code::NodeUnavailable, ex));
         };
-        let row_bytes = table.schema().row_bytes();
         let bytes_max = (call.calls.answer_bytes_max / 2).min(UPSERT_BYTES_MAX / 2);
+        // Of rows that vary in length half of it is for what each takes beside its bytes.
+        let (row_bytes, rows_bytes_max) = match table.is_varying() {
+            true => (KEY_BYTES, bytes_max / 2),
+            false => (table.schema().row_bytes(), bytes_max),
+        };
         let rows_max = (bytes_max / (row_bytes + KEY_BYTES)).clamp(1, ROWS_MAX);
         let (since, position) = (
             decoded.since.unwrap_or_default(),
             decoded.position.unwrap_or_default(),
         );
-        let page = overlay.fresh_page(since, position, rows_max, |key| map.holds(node, key));
+        let most = (rows_max, rows_bytes_max);
+        let page = overlay.fresh_page(since, position, most, |key| map.holds(node, key));
         let (rows, removed): (Vec<_>, Vec<_>) = page.rows.iter().partition(|row| row.row.is_some());
         let all = || rows.iter().chain(&removed);
-        let bytes: Vec<&[u8]> = rows.iter().filter_map(|row| row.row.as_deref()).collect();
         let answer = schema::Answer {
             run: nodes.fresh.run(),
             sequence: page.sequence,
@@ -44,7 +48,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             keys: all().map(|row| row.key).collect(),
             times: all().map(|row| row.stamp.time).collect(),
             origins: all().map(|row| row.stamp.origin).collect(),
-            rows: bytes.concat().into(),
+            rows: page.stored(table.schema()).into(),
             position: page.next,
         };
         Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))

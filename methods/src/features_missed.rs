@@ -5,14 +5,14 @@ use crate::features_upsert::overlay;
 use crate::{Served, at_once};
 use millpond_calls::{Nodes, NodesOptions, Served as Call};
 use millpond_catalog::Catalog;
-use millpond_wire_payload::{Encoder, Payload};
+use millpond_wire_payload::{Encoder, Payload, Reserved};
 use millpond_wire_schema::{Code, Field as _, Status, features_missed as schema};
 use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
-        let nodes = nodes_with(call, &decoded.node)?;
+        let nodes = nodes_with(call, &decoded.node, payload)?;
         let fresh = &nodes.fresh;
         let seen = decoded.run == Some(fresh.run());
         // Nobody has seen what is not there yet.
@@ -40,15 +40,45 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
 }
 
 /// The other servers, among which is the node that calls.
-pub(crate) fn nodes_with<'c>(call: &Call<'c, crate::Engines>, node: &str) -> Result<&'c Arc<Nodes>, Status> {
+///
+/// # Errors
+/// They are not as the caller takes them to be, or it is none of them: it has not their token.
+pub(crate) fn nodes_with<'c>(
+    call: &Call<'c, crate::Engines>,
+    node: &str,
+    payload: &Payload<'_>,
+) -> Result<&'c Arc<Nodes>, Status> {
     let Some(nodes) = call.calls.nodes() else {
         let ex = "this server shares no tables with others; it has no section [nodes]";
         return Err(Status::new(Code::BadArgument, ex));
     };
+    let token = Reserved::of(payload)?.token.map(|token| token.0);
+    check_token(nodes, token.or(call.asked.meta.token), "_token")?;
     if nodes.map().is_some_and(|map| map.find(node).is_some()) {
         return Ok(nodes);
     }
     let shown: String = node.chars().take(64).collect();
     let ex = format!("the map of nodes that this server goes by has no node {shown:?}; try again");
     Err(Status::new(Code::NodeUnavailable, ex))
+}
+
+/// Whether a call comes from one of the servers, as far as their token says it; `key` is where it is to be.
+///
+/// # Errors
+/// [`Code::Unauthenticated`]: this server has a token, and that is not it.
+pub(crate) fn check_token(nodes: &Nodes, given: Option<&str>, key: &str) -> Result<(), Status> {
+    let token = &nodes.options.token;
+    if token.is_empty() || given.is_some_and(|given| token.is(given)) {
+        return Ok(());
+    }
+    let name = nodes.options.name.as_deref().unwrap_or("without a name");
+    let problem = match given {
+        None => "is missing",
+        Some(_) => "is wrong",
+    };
+    let ex = format!(
+        "key \"{key}\" {problem}: node {name:?} takes calls between servers with the token of its section [nodes] alone; set the same \
+         nodes.token on all servers that share its tables"
+    );
+    Err(Status::new(Code::Unauthenticated, ex))
 }

@@ -3,6 +3,7 @@
 //! Its invariant: "ok" is said only by the log's own callback, and nothing of a call waits that was not checked.
 
 use crate::features_lookup::keys_of;
+use crate::features_missed::check_token;
 use crate::{Served, find, spread};
 use millpond_calls::{Nodes, NodesOptions, Spent};
 use millpond_catalog::Catalog;
@@ -31,14 +32,13 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         }
         return write(catalog, call, decoded, &reserved, Stamp::default());
     };
+    if decoded.copy.is_some() || decoded.missed.is_some() {
+        check_token(&nodes, decoded.node_token.as_deref(), "node_token")?;
+    }
     if let Some(missed) = decoded.missed.take() {
         return note(catalog, call, &nodes, (&decoded.table, &missed), &reserved);
     }
     match decoded.copy.take() {
-        Some(_) if decoded.rows.is_some() => {
-            let ex = "key \"rows\": a copy has `values`; upserts over nodes take numbers alone";
-            Err(Status::new(Code::BadArgument, ex))
-        }
         Some(copy) => {
             let stamp = stamp_of(&nodes, &copy)?;
             write(catalog, call, decoded, &reserved, stamp)
@@ -55,24 +55,11 @@ fn write(
     reserved: &Reserved<'_>,
     stamp: Stamp,
 ) -> Result<(), Status> {
-    let name = decoded.table;
-    let (table, overlay) = overlay(catalog, &name)?;
-    let written = keys_of(table, decoded.keys, decoded.texts)?;
-    let removed = keys_of(table, decoded.remove, decoded.remove_texts)?;
-    let rows = decoded.rows.as_deref();
-    let waiting = waiting_bytes(&decoded.values, &written, &removed);
-    let waiting = waiting.saturating_add(rows.map_or(0, <[u8]>::len));
-    let permit = call.calls.admission.enter_holding(waiting)?;
-    let upsert = match rows {
-        None => Upsert::new(table, written, &decoded.columns, &decoded.values, removed),
-        Some(rows) => {
-            let rows = (rows, decoded.offsets.as_deref());
-            Upsert::of_bytes(table, written, &decoded.columns, rows, removed)
-        }
-    };
-    let upsert = upsert.map_err(|error| refused(&error))?.stamped(stamp);
+    let (table, overlay) = overlay(catalog, &decoded.table)?;
+    let permit = call.calls.admission.enter_holding(waiting_bytes(&decoded))?;
+    let name = decoded.table.clone().into_owned();
+    let upsert = upsert_of(table, decoded)?.stamped(stamp);
     let failures = Arc::clone(&catalog.store_failures);
-    let name = name.into_owned();
     let mut call = call.detach(Some(permit), reserved.trace)?;
     overlay.upsert(
         upsert,
@@ -113,9 +100,33 @@ pub(crate) fn overlay<'c>(
 }
 
 /// What an upsert holds while it waits.
-pub(crate) fn waiting_bytes(values: &[f32], written: &[u64], removed: &[u64]) -> usize {
-    let keys = written.len().saturating_add(removed.len());
-    size_of_val(values).saturating_add(keys.saturating_mul(KEY_BYTES))
+pub(crate) fn waiting_bytes(call: &schema::Call<'_>) -> usize {
+    let keys = [&call.keys, &call.remove].into_iter().flatten().map(Vec::len);
+    let texts = [&call.texts, &call.remove_texts]
+        .into_iter()
+        .flatten()
+        .map(Vec::len);
+    let keys = keys.chain(texts).fold(0, usize::saturating_add);
+    let rows = call.rows.as_deref().map_or(0, <[u8]>::len);
+    let offsets = call.offsets.as_deref().map_or(0, size_of_val);
+    size_of_val(call.values.as_slice())
+        .saturating_add(rows)
+        .saturating_add(offsets)
+        .saturating_add(keys.saturating_mul(KEY_BYTES))
+}
+
+/// What a call has to be written here.
+pub(crate) fn upsert_of(table: &Arc<Table>, call: schema::Call<'_>) -> Result<Upsert, Status> {
+    let written = keys_of(table, call.keys, call.texts)?;
+    let removed = keys_of(table, call.remove, call.remove_texts)?;
+    let upsert = match call.rows.as_deref() {
+        None => Upsert::new(table, written, &call.columns, &call.values, removed),
+        Some(rows) => {
+            let rows = (rows, call.offsets.as_deref());
+            Upsert::of_bytes(table, written, &call.columns, rows, removed)
+        }
+    };
+    upsert.map_err(|error| refused(&error))
 }
 
 fn answer(upserted: Upserted) -> schema::Answer<'static> {
@@ -130,7 +141,11 @@ fn answer(upserted: Upserted) -> schema::Answer<'static> {
 
 /// The stamp of a copy, whose keys were split by the map that this server goes by: by another one they may be other nodes'.
 fn stamp_of(nodes: &Nodes, copy: &schema::Copy<'_>) -> Result<Stamp, Status> {
-    check_map(nodes, copy.map)?;
+    if let Err(status) = check_map(nodes, copy.map) {
+        // The caller's may be newer, and be here too already: it is read now, and not a moment later.
+        nodes.look_at_map();
+        return Err(status);
+    }
     let stamp = Stamp {
         time: copy.time,
         origin: copy.origin,
@@ -220,7 +235,7 @@ pub(crate) fn note_missed<'n>(
         .note_missed(table, names.filter(is_other), sequence, (lease, now))
 }
 
-pub(crate) fn refused(error: &Error) -> Status {
+fn refused(error: &Error) -> Status {
     let code = match error {
         Error::Argument { name: "keys", .. } if error.to_string().contains("at most") => Code::TooLarge,
         _ => Code::BadArgument,

@@ -5,6 +5,7 @@
 //! is answered from this server's own tables, and sent nowhere.
 
 mod ask;
+mod beside;
 mod part;
 mod route;
 mod under_way;
@@ -17,12 +18,14 @@ pub(crate) use upsert::upsert;
 use crate::features_lookup::{Part as Here, keys_of};
 use crate::{Served, find};
 use ask::Ask;
-use millpond_calls::Nodes;
+use beside::Beside;
+use millpond_calls::{Nodes, Outbound};
 use millpond_catalog::Catalog;
 use millpond_wire_payload::Reserved;
 use millpond_wire_schema::{Code, Status, features_lookup as schema};
 use part::Part;
-use std::sync::PoisonError;
+use route::Route;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 use under_way::{Begun, UnderWay};
 use whole::Whole;
@@ -72,6 +75,30 @@ fn unknown_map(nodes: &Nodes, version: u64) -> Status {
     Status::new(Code::NodeUnavailable, ex)
 }
 
+/// How a call goes to other servers.
+struct Way<'a> {
+    outbound: &'a Outbound,
+    kept: &'a Arc<Mutex<Kept>>,
+    route: Arc<Route>,
+}
+
+impl<'a> Way<'a> {
+    fn of(call: &Served<'a>, nodes: &Nodes) -> Result<Way<'a>, Status> {
+        let Some((outbound, kept)) = call.outbound() else {
+            return Err(Status::new(
+                Code::Internal,
+                "a call of this process's own cannot be sent on",
+            ));
+        };
+        let route = kept.lock().unwrap_or_else(PoisonError::into_inner).route(nodes)?;
+        Ok(Way {
+            outbound,
+            kept,
+            route,
+        })
+    }
+}
+
 /// Begins a call; its answer comes when the nodes have answered.
 pub(crate) fn serve(
     catalog: &Catalog,
@@ -80,16 +107,7 @@ pub(crate) fn serve(
     (decoded, reserved): (schema::Call<'_>, &Reserved<'_>),
     deadline: Instant,
 ) -> Result<(), Status> {
-    let Some((outbound, kept)) = call.outbound() else {
-        return Err(Status::new(
-            Code::Internal,
-            "a call of this process's own cannot be sent on",
-        ));
-    };
-    let route = {
-        let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.route(nodes)?
-    };
+    let Way { outbound, route, .. } = Way::of(call, nodes)?;
     let (is_many, lookups) = match decoded {
         schema::Call::One(lookup) => (false, vec![lookup]),
         schema::Call::Many(many) => (true, many.lookups),
@@ -106,14 +124,11 @@ pub(crate) fn serve(
         });
     }
     let permit = call.calls.admission.enter_holding(call.asked.payload.len())?;
-    let token = reserved.token.map(|token| token.0).or(call.asked.meta.token);
     let begun = Begun {
         route,
         is_many,
         base64: reserved.base64,
-        token: token.map(str::to_owned),
-        trace: reserved.trace.or(call.asked.meta.trace).map(str::to_owned),
-        deadline,
+        beside: Beside::of(call, reserved, deadline),
         bytes_max,
     };
     let detached = call.detach(Some(permit), reserved.trace)?;

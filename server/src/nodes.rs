@@ -18,6 +18,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
@@ -67,6 +68,7 @@ pub(crate) fn open(config: &Config) -> Result<Option<Spread>, Error> {
         upsert_acks: section.upsert_acks,
         read_lease: read_lease(section),
         give_up: Duration::from_millis(section.answer_timeout_ms),
+        token: section.token.clone(),
     });
     let tls = read_tls(section)?.map(Arc::new);
     let of_tls = tls.iter().flat_map(|tls| outward_warnings(tls));
@@ -171,8 +173,17 @@ impl Follower {
             Some(MapSource::File(path)) => Some(MapAt::new(path.clone())),
             Some(MapSource::Inline(_)) | None => None,
         };
+        let asked = Arc::<AtomicBool>::default();
+        let (ask, is_asked) = (tell.clone(), Arc::clone(&asked));
+        spread.nodes.set_look(move || {
+            // One that waits is enough, and leaves room for what else is told.
+            if !is_asked.swap(true, Ordering::AcqRel) && ask.try_send(Told::Look).is_err() {
+                is_asked.store(false, Ordering::Release);
+            }
+        });
         let follows = Follows {
             nodes: Arc::clone(&spread.nodes),
+            asked,
             names: Arc::clone(&spread.names),
             file,
             tls: spread.pool.tls.clone(),
@@ -244,6 +255,8 @@ fn seen(path: &std::path::Path) -> Option<(SystemTime, u64)> {
 /// What the thread has.
 struct Follows {
     nodes: Arc<Nodes>,
+    /// A net thread has asked for a look that has not begun.
+    asked: Arc<AtomicBool>,
     names: Arc<Names>,
     file: Option<MapAt>,
     tls: Option<Arc<OutwardTls>>,
@@ -269,6 +282,7 @@ impl Follows {
     }
 
     fn look(&mut self) {
+        self.asked.store(false, Ordering::Release);
         match self.file.as_mut().and_then(MapAt::changed) {
             Some(Ok(map)) => self.offer(map.into()),
             Some(Err(why)) => tracing::error!(why, "the map of nodes was not replaced; the one before stays"),

@@ -2,6 +2,7 @@
 
 use super::cluster::{Cluster, check_rows, some_keys, write_map};
 use super::failing::look_up_until;
+use super::upserts::{firsts, limit, upsert_call};
 use crate::harness::Http;
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -108,4 +109,43 @@ fn nodes_switch_one_after_the_other_and_no_call_mixes_versions() {
         &json!({"table": "films", "keys": [1, 2, 3], "at_version": 9}),
     );
     assert_eq!((status, &answer["code"]), (410, &json!(30106)), "{answer}");
+}
+
+#[test]
+fn an_upsert_while_servers_go_by_different_maps_is_split_anew() {
+    let names = ["a", "b"];
+    let cluster = Cluster::start_fresh(&names, 2, "");
+    // The proxy has a file of its own, which has a map after the nodes go by it.
+    let publish = || {
+        let next = cluster.path("next.toml");
+        std::fs::copy(cluster.path("map.toml"), &next).unwrap();
+        std::fs::rename(next, cluster.path("proxys.toml")).unwrap();
+    };
+    publish();
+    let proxy = cluster.proxy_in("map = \"../proxys.toml\"\n");
+    let split_anew = || {
+        let (_, metrics) = proxy.admin_get("/metrics");
+        let mut lines = metrics.lines();
+        let count = lines.find_map(|line| line.strip_prefix("millpond_nodes_upserts_split_anew_total "));
+        count.unwrap().parse::<u64>().unwrap()
+    };
+    let (keys, until) = ([1, 2, 3, 600], limit());
+    for version in 2_u32.. {
+        write_map(cluster.folder.path(), version.into(), &names, 2);
+        for name in names {
+            let line = format!("millpond_nodes_map_version {version}");
+            cluster.node(name).wait_for_metric(&line);
+        }
+        let (before, value) = (split_anew(), f64::from(version));
+        publish();
+        let (status, answer) = proxy.call("features.upsert", &upsert_call(&keys, value));
+        assert!(status == 200 || status == 503, "{answer}");
+        // It may have read the file in time by itself, or on a busy machine not even after a second.
+        if status == 200 && split_anew() > before {
+            assert_eq!(answer["replicas"], json!(2), "{answer}");
+            assert_eq!(firsts(&proxy, &keys, None), vec![Some(value); 4]);
+            return;
+        }
+        assert!(Instant::now() < until, "no upsert met another map");
+    }
 }

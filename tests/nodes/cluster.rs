@@ -48,6 +48,16 @@ impl Cluster {
 
     /// Starts nodes that take upserts, all at once: each waits for the others.
     pub fn start_fresh(names: &[&'static str], replicas: usize, more: &str) -> Cluster {
+        Cluster::start_fresh_of(names, replicas, more, |dir| make_table(dir, 1, |_| true))
+    }
+
+    /// The same of another table, which `make` makes.
+    pub fn start_fresh_of(
+        names: &[&'static str],
+        replicas: usize,
+        more: &str,
+        make: impl Fn(&Path),
+    ) -> Cluster {
         let folder = tempfile::tempdir().unwrap();
         write_map(folder.path(), 1, names, replicas);
         let mut cluster = Cluster {
@@ -56,7 +66,7 @@ impl Cluster {
             names: names.to_vec(),
         };
         for name in names {
-            make_table(&cluster.path(name).join("films"), 1, |_| true);
+            make(&cluster.path(name).join("films"));
             cluster.configure_fresh(name, more);
         }
         cluster.nodes = std::thread::scope(|scope| {

@@ -90,17 +90,10 @@ fn every_protocol_sees_an_upsert_and_a_kill_loses_none() {
 
     let mut frames = Frames::connect(&server.addr);
     let call = features_upsert::Call {
-        rows: None,
-        offsets: None,
-        table: "films".into(),
         keys: Some(vec![4]),
-        texts: None,
-        columns: vec![],
         values: vec![8.0; DIM],
         remove: Some(vec![5]),
-        remove_texts: None,
-        copy: None,
-        missed: None,
+        ..features_upsert::Call::new("films".into())
     };
     let mut payload = Vec::new();
     let encoder = &mut millpond_wire_payload::Encoder::new(&mut payload, Encoding::Msgpack, false);

@@ -48,6 +48,7 @@ pub use page::{FreshPage, FreshRow};
 pub use record::UPSERT_BYTES_MAX;
 pub use section::OverlaySection;
 pub use stamp::Stamp;
+pub use stored::stored_rows;
 pub use upsert::{Upsert, UpsertError, Upserted};
 pub(crate) use view::{Hashed, Now, View};
 

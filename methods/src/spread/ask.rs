@@ -1,7 +1,7 @@
 //! What nodes are asked: plain rows, by keys, of one version and by one map.
 //! Its invariant: what it writes is answered by the node itself, which forwards nothing.
 
-use millpond_wire_payload::{Encoder, Encoding};
+use millpond_wire_payload::Encoder;
 use millpond_wire_schema::Field as _;
 use millpond_wire_schema::features_lookup::{Lookup, Pool, RowType};
 use std::borrow::Cow;
@@ -13,17 +13,6 @@ pub(super) struct Ask {
     pub(super) row_type: RowType,
     /// The version that the caller wants.
     pub(super) at_version: Option<u64>,
-}
-
-/// What goes with each copy of a call.
-pub(super) struct Beside<'a> {
-    /// The version of the map.
-    pub(super) map: u64,
-    /// What is left of the call's time.
-    pub(super) deadline_ms: u64,
-    /// The caller's token: what it opens here it is to open there.
-    pub(super) token: Option<&'a str>,
-    pub(super) trace: Option<&'a str>,
 }
 
 impl Ask {
@@ -47,36 +36,24 @@ impl Ask {
         }
     }
 
-    /// The payload of a copy.
-    pub(super) fn payload(&self, keys: &[u64], at_version: Option<u64>, beside: &Beside<'_>) -> Vec<u8> {
-        let mut payload = Vec::with_capacity(size_of_val(keys) + 128);
-        Encoder::new(&mut payload, Encoding::Msgpack, false).map(|out| {
-            out.key("table");
-            out.text(&self.table);
-            out.key("keys");
-            out.block(keys);
-            if !self.columns.is_empty() {
-                out.key("columns");
-                out.items(self.columns.iter(), |out, name| out.text(name));
-            }
-            out.key("type");
-            RowType::write(&self.row_type, out);
-            if let Some(version) = at_version {
-                out.key("at_version");
-                out.uint(version);
-            }
-            out.key("map");
-            out.uint(beside.map);
-            out.key("_deadline_ms");
-            out.uint(beside.deadline_ms);
-            for (key, text) in [("_token", beside.token), ("_trace", beside.trace)] {
-                if let Some(text) = text {
-                    out.key(key);
-                    out.text(text);
-                }
-            }
-        });
-        payload
+    /// Writes the entries of a copy.
+    pub(super) fn write(&self, keys: &[u64], at_version: Option<u64>, map: u64, out: &mut Encoder<'_>) {
+        out.key("table");
+        out.text(&self.table);
+        out.key("keys");
+        out.block(keys);
+        if !self.columns.is_empty() {
+            out.key("columns");
+            out.items(self.columns.iter(), |out, name| out.text(name));
+        }
+        out.key("type");
+        RowType::write(&self.row_type, out);
+        if let Some(version) = at_version {
+            out.key("at_version");
+            out.uint(version);
+        }
+        out.key("map");
+        out.uint(map);
     }
 }
 
@@ -84,8 +61,10 @@ impl Ask {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
-    use millpond_wire_payload::Payload;
+    use crate::spread::beside::Beside;
+    use millpond_wire_payload::{Encoding, Payload};
     use millpond_wire_schema::features_lookup::Call;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn what_is_sent_is_what_this_server_would_read() {
@@ -95,13 +74,13 @@ mod tests {
             row_type: RowType::F16,
             at_version: None,
         };
+        let now = Instant::now();
         let beside = Beside {
-            map: 7,
-            deadline_ms: 250,
-            token: Some("secret"),
-            trace: Some("00-1"),
+            deadline: now + Duration::from_millis(250),
+            token: Some("secret".to_owned()),
+            trace: Some("00-1".to_owned()),
         };
-        let bytes = ask.payload(&[1, 2, u64::MAX], Some(3), &beside);
+        let bytes = beside.payload(now, |out| ask.write(&[1, 2, u64::MAX], Some(3), 7, out));
         let payload = Payload::new(Encoding::Msgpack, &bytes).unwrap();
         let (read, reserved) = Call::decode(&payload).unwrap();
         assert_eq!(read, Call::One(ask.lookup(&[1, 2, u64::MAX], Some(3), 7)));

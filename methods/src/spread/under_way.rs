@@ -3,7 +3,7 @@
 //! It stays on one net thread; the sinks of its copies and its timers share it. Its invariants: it is answered once, at its
 //! deadline at the latest; a copy that ends later is still reported, so that a node that has stopped does not look idle.
 
-use super::ask::Beside;
+use super::beside::Beside;
 use super::part::{self, Nodes, Part};
 use super::route::Route;
 use super::whole::Whole;
@@ -22,9 +22,7 @@ pub(super) struct Begun {
     pub(super) route: Arc<Route>,
     pub(super) is_many: bool,
     pub(super) base64: bool,
-    pub(super) token: Option<String>,
-    pub(super) trace: Option<String>,
-    pub(super) deadline: Instant,
+    pub(super) beside: Beside,
     pub(super) bytes_max: usize,
 }
 
@@ -57,7 +55,7 @@ impl UnderWay {
         outbound: &Outbound,
         now: Instant,
     ) {
-        let deadline = begun.deadline;
+        let deadline = begun.beside.deadline;
         let shared = Arc::new(Mutex::new(UnderWay {
             begun,
             parts,
@@ -148,13 +146,6 @@ impl UnderWay {
             };
             count.fetch_add(1, Ordering::Relaxed);
         }
-        let left = begun.deadline.saturating_duration_since(now);
-        let beside = Beside {
-            map: begun.route.map.version(),
-            deadline_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1),
-            token: begun.token.as_deref(),
-            trace: begun.trace.as_deref(),
-        };
         let Some(Part::Nodes(nodes)) = self.parts.get(at) else {
             return;
         };
@@ -162,7 +153,10 @@ impl UnderWay {
         outbound.send(NodeCall {
             node: Arc::clone(node),
             method: FeaturesLookup::NAME,
-            payload: nodes.ask.payload(fan.keys(next.copy), next.at_version, &beside),
+            payload: begun.beside.payload(now, |out| {
+                let map = begun.route.map.version();
+                nodes.ask.write(fan.keys(next.copy), next.at_version, map, out);
+            }),
             sink: Box::new(Copy {
                 call: Arc::clone(shared),
                 part: at,

@@ -51,7 +51,7 @@ pub struct Nodes {
     pub upsert_acks: Option<usize>,
     /// How long this node waits for replicas that may have upserts which it missed, before it answers lookups without them.
     pub catch_up_ms_max: u64,
-    /// What opens `features.fresh` and `features.missed` of the other nodes, where they ask for a token.
+    /// What calls between servers need, and have: the same on all of them.
     pub token: Secret,
     /// A file that holds it alone.
     pub token_file: Option<PathBuf>,

@@ -5,7 +5,9 @@
 
 use super::Following;
 use super::peer::TakeError;
-use millpond_engines_features::{Overlay, QueueError, Stamp, Table, Upsert, UpsertError, Upserted};
+use millpond_engines_features::{
+    Overlay, QueueError, Stamp, Table, Upsert, UpsertError, Upserted, stored_rows,
+};
 use millpond_wire_schema::features_fresh as fresh;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,7 +43,11 @@ pub(super) fn write(
     let Some((table, overlay)) = table.and_then(|table| Some((table, table.overlay()?))) else {
         return Err(TakeError::Unfit(format!("table {name:?} takes no upserts here")));
     };
-    let mut pending = missing(table, overlay, page);
+    let Some(rows) = stored_rows(table.schema(), &page.rows) else {
+        let why = format!("table {name:?}: the rows of its page are not whole, or stored in another way");
+        return Err(TakeError::Unfit(why));
+    };
+    let mut pending = missing(overlay, page, &rows);
     refuse_ahead(following, (name, from), &mut pending);
     let mut taken = 0;
     let (mut waiting_max, mut pause, mut moved) = (WAITING_MAX, PAUSE_MIN, Instant::now());
@@ -151,14 +157,10 @@ impl Missing {
 }
 
 /// What this node lacks of a page, by stamp: one upsert each.
-fn missing(table: &Table, overlay: &Overlay, page: &fresh::Answer<'_>) -> Vec<(Stamp, Missing)> {
-    let row_bytes = table.schema().row_bytes().max(1);
-    let with_rows = page.rows.len() / row_bytes;
-    let mut rows = page.rows.chunks_exact(row_bytes);
+fn missing(overlay: &Overlay, page: &fresh::Answer<'_>, rows: &[&[u8]]) -> Vec<(Stamp, Missing)> {
     let mut of_stamps: BTreeMap<Stamp, Missing> = BTreeMap::new();
     let stamps = page.times.iter().zip(&page.origins);
     for ((at, key), (time, origin)) in page.keys.iter().enumerate().zip(stamps) {
-        let row = rows.next().filter(|_| at < with_rows);
         let stamp = Stamp {
             time: *time,
             origin: *origin,
@@ -167,7 +169,7 @@ fn missing(table: &Table, overlay: &Overlay, page: &fresh::Answer<'_>) -> Vec<(S
             continue;
         }
         let missing = of_stamps.entry(stamp).or_default();
-        match row {
+        match rows.get(at) {
             Some(row) => {
                 missing.keys.push(*key);
                 missing.rows.extend_from_slice(row);

@@ -110,6 +110,16 @@ macro_rules! schema {
             $($(#[doc = $about])+ pub $field: $crate::Of<'a, $kind>,)+
         }
 
+        impl $name<'_> {
+            /// Writes its entries into a map that may have others too: reserved keys.
+            pub fn write_entries(&self, out: &mut $crate::payload::Encoder<'_>) {
+                $(if !<$kind as $crate::Field>::is_left_out(&self.$field) {
+                    out.key(schema!(@key $field $($key)?));
+                    <$kind as $crate::Field>::write(&self.$field, out);
+                })+
+            }
+        }
+
         impl $crate::Field for $name<'static> {
             type Of<'a> = $name<'a>;
 
@@ -144,12 +154,7 @@ macro_rules! schema {
             }
 
             fn write(value: &$name<'_>, out: &mut $crate::payload::Encoder<'_>) {
-                out.map(|out| {
-                    $(if !<$kind as $crate::Field>::is_left_out(&value.$field) {
-                        out.key(schema!(@key $field $($key)?));
-                        <$kind as $crate::Field>::write(&value.$field, out);
-                    })+
-                });
+                out.map(|out| value.write_entries(out));
             }
 
             fn own(value: $name<'_>) -> $name<'static> {

@@ -4,6 +4,7 @@
 use crate::declare::schema;
 use crate::field::{Block, Bytes, Field as _, List, Optional, OrDefault, Text, UInt};
 use crate::payload::{PayloadError, Read};
+use std::borrow::Cow;
 
 schema! {
     /// A call.
@@ -30,8 +31,30 @@ schema! {
         copy: Optional<Copy<'static>>,
         /// Of a call without keys that a server sends to a node: other nodes did not take an upsert that this one has.
         missed: Optional<Missed<'static>>,
+        /// Of a call with `copy` or `missed`: `nodes.token` of the server that sends it, which the node asks for where it has one.
+        node_token: Optional<Text>,
     }
     check fits
+}
+
+impl<'a> Call<'a> {
+    /// A call without keys, to be filled.
+    pub fn new(table: Cow<'a, str>) -> Call<'a> {
+        Call {
+            table,
+            keys: None,
+            texts: None,
+            columns: Vec::new(),
+            values: Vec::new(),
+            rows: None,
+            offsets: None,
+            remove: None,
+            remove_texts: None,
+            copy: None,
+            missed: None,
+            node_token: None,
+        }
+    }
 }
 
 schema! {

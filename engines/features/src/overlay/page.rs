@@ -8,6 +8,8 @@ use std::sync::atomic::Ordering;
 use super::Overlay;
 use super::index::Entry;
 use super::stamp::Stamp;
+use super::stored;
+use crate::schema::Schema;
 
 /// Bits of a hash that a position leaves out: one that another process said means nothing here, and who asks looks to that.
 const CUT: u32 = 17;
@@ -21,7 +23,7 @@ pub struct FreshRow {
     pub key: u64,
     /// Of the upsert that wrote it.
     pub stamp: Stamp,
-    /// As stored; none where the key was removed.
+    /// Its bytes; none where the key was removed.
     pub row: Option<Box<[u8]>>,
 }
 
@@ -36,6 +38,16 @@ pub struct FreshPage {
     pub next: Option<u64>,
 }
 
+impl FreshPage {
+    /// The rows that are there, one behind the other, as [`Upsert::of_stored`](super::Upsert::of_stored) takes them.
+    pub fn stored(&self, schema: &Schema) -> Vec<u8> {
+        let (row_bytes, mut stored) = (stored::row_bytes_of(schema), Vec::new());
+        let rows = self.rows.iter().filter_map(|row| row.row.as_deref());
+        rows.for_each(|row| stored::push(row_bytes, row, &mut stored));
+        stored
+    }
+}
+
 impl Overlay {
     /// Whether it has an upsert of that stamp of a key, or a newer one.
     pub fn has(&self, key: u64, stamp: Stamp) -> bool {
@@ -45,12 +57,12 @@ impl Overlay {
     }
 
     /// The entries that were written behind the sequence `since` and whose keys `keep` wants, from a position on: of about
-    /// `rows_max` keys. Those that no stamp tells apart are this server's alone, and left out.
+    /// `rows_max` keys, and no more once their rows have `bytes_max`. Those that no stamp tells apart are this server's alone, and left out.
     pub fn fresh_page(
         &self,
         since: u64,
         position: u64,
-        rows_max: usize,
+        (rows_max, bytes_max): (usize, usize),
         keep: impl Fn(u64) -> bool,
     ) -> FreshPage {
         let state = &self.state;
@@ -59,20 +71,25 @@ impl Overlay {
         let is_asked = |entry: &Entry<()>| entry.sequence > since && entry.stamp.is_some() && keep(entry.key);
         let (found, next) = slots.keys_from(position, (rows_max.max(1), PLACES_MAX), CUT, is_asked);
         // More may come than were asked for: all that look alike in a position, and a run of places without a gap.
-        let last = found.get(rows_max.max(1) - 1).map(|(cut, _)| *cut);
-        let page = found
-            .iter()
-            .take_while(|(cut, _)| last.is_none_or(|last| *cut <= last));
-        let mut scratch = Vec::new();
-        let rows = page.filter_map(|&(_, key)| {
-            let entry = slots.find(key, slots.hash(key), &mut scratch)?;
-            Some(FreshRow {
+        let mut last = found.get(rows_max.max(1) - 1).map(|(cut, _)| *cut);
+        let (mut scratch, mut rows, mut bytes) = (Vec::new(), Vec::new(), 0);
+        for &(cut, key) in &found {
+            if last.is_some_and(|last| cut > last) {
+                break;
+            }
+            let Some(entry) = slots.find(key, slots.hash(key), &mut scratch) else {
+                continue;
+            };
+            bytes += entry.row.map_or(0, <[u8]>::len);
+            rows.push(FreshRow {
                 key,
                 stamp: entry.stamp,
                 row: entry.row.map(Box::from),
-            })
-        });
-        let rows = rows.collect();
+            });
+            if bytes >= bytes_max {
+                last = Some(cut);
+            }
+        }
         let is_left = |last: &u64| found.last().is_some_and(|(cut, _)| cut > last);
         let next = match last.filter(is_left) {
             Some(last) => Some(last + 1),

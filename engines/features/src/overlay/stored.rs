@@ -42,6 +42,20 @@ pub(crate) fn count(row_bytes: usize, bytes: &[u8]) -> Option<u64> {
     Some(count)
 }
 
+/// Each of a table's rows as it lies in such bytes, with its length where rows vary in it, so that some of them can be put together
+/// again; nothing where they are no whole rows.
+pub fn stored_rows<'a>(schema: &Schema, bytes: &'a [u8]) -> Option<Vec<&'a [u8]>> {
+    let row_bytes = row_bytes_of(schema);
+    let rows = count(row_bytes, bytes)?;
+    let mut left = StoredRows::new(row_bytes, bytes);
+    let rows = (0..rows).map(|_| {
+        let from = left.bytes;
+        left.next()?;
+        from.get(..from.len() - left.bytes.len())
+    });
+    rows.collect()
+}
+
 /// The rows, in their order.
 #[derive(Clone)]
 pub(crate) struct StoredRows<'a> {
@@ -77,7 +91,20 @@ impl<'a> Iterator for StoredRows<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::schema::{Column, Numbers};
     use proptest::prelude::*;
+
+    fn varying() -> Schema {
+        let column = Column {
+            name: "doc".to_owned(),
+            numbers: Numbers::VaryingBytes,
+            dim: 0,
+        };
+        Schema {
+            columns: vec![column],
+            ..Schema::floats(1)
+        }
+    }
 
     proptest! {
         #[test]
@@ -85,10 +112,15 @@ mod tests {
             let mut bytes = Vec::new();
             rows.iter().for_each(|row| push(VARYING, row, &mut bytes));
             prop_assert_eq!(count(VARYING, &bytes), Some(rows.len() as u64));
+            let schema = varying();
+            let lying = stored_rows(&schema, &bytes).unwrap_or_default();
+            prop_assert!(lying.iter().map(|row| row.len() - LENGTH_BYTES).eq(rows.iter().map(Vec::len)));
+            prop_assert_eq!(lying.concat(), bytes.as_slice());
             prop_assert!(StoredRows::new(VARYING, &bytes).eq(rows.iter().map(Vec::as_slice)));
             if bytes.pop().is_some() {
                 prop_assert_eq!(count(VARYING, &bytes), None);
                 prop_assert_eq!(StoredRows::new(VARYING, &bytes).count(), rows.len() - 1);
+                prop_assert_eq!(stored_rows(&schema, &bytes), None);
             }
             let all = rows.concat();
             let of_three = StoredRows::new(3, &all);

@@ -1,14 +1,15 @@
 //! What an upsert is, and what is to be said of what became of its copies.
 //! It sends nothing. Its invariant: an error names the nodes that did not take it.
 
+use super::content::Content;
 use super::shares::{Copied, Share, replicas, short};
-use super::{Beside, Content};
+use crate::spread::beside::Beside;
 use crate::spread::route::Route;
 use millpond_calls::Nodes;
 use millpond_engines_features::{Durability, Stamp};
 use millpond_wire_schema::{Code, Status, features_upsert as schema};
+use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Instant;
 
 /// What does not change of an upsert, but for what became of its shares.
 pub(super) struct Begun {
@@ -16,20 +17,34 @@ pub(super) struct Begun {
     pub(super) shares: Vec<Share>,
     pub(super) route: Arc<Route>,
     pub(super) nodes: Arc<Nodes>,
-    pub(super) token: Option<String>,
-    pub(super) trace: Option<String>,
-    pub(super) deadline: Instant,
+    pub(super) beside: Beside,
 }
 
 impl Begun {
-    /// What goes with a call that is sent now.
-    pub(super) fn beside(&self, now: Instant) -> Beside<'_> {
-        let left = self.deadline.saturating_duration_since(now);
-        Beside {
-            deadline_ms: u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1),
-            token: self.token.as_deref(),
-            trace: self.trace.as_deref(),
+    /// What a node is sent.
+    pub(super) fn copy(&self, share: &Share, stamp: Stamp) -> schema::Call<'_> {
+        schema::Call {
+            copy: Some(schema::Copy {
+                map: self.route.map.version(),
+                time: stamp.time,
+                origin: stamp.origin,
+            }),
+            node_token: self.node_token(),
+            ..self.content.call(share)
         }
+    }
+
+    /// What a node is sent that has it, and is to note who has not.
+    pub(super) fn note<'a>(&'a self, missed: schema::Missed<'a>) -> schema::Call<'a> {
+        schema::Call {
+            missed: Some(missed),
+            node_token: self.node_token(),
+            ..schema::Call::new(Cow::Borrowed(&self.content.table))
+        }
+    }
+
+    fn node_token(&self) -> Option<Cow<'_, str>> {
+        self.nodes.options.token.shown().map(Cow::Borrowed)
     }
 
     /// What a node said that every other one would say too.
@@ -41,6 +56,12 @@ impl Begun {
             } if status.code.is_of_the_call() => Some(status.clone()),
             _ => None,
         })
+    }
+
+    /// Whether it would fail, and a node says that a little later it may not: that goes by another map.
+    pub(super) fn may_go_by_another_map(&self) -> bool {
+        let may = |share: &Share| matches!(&share.copied, Copied::Failed { status, is_answer: true } if status.code == Code::NodeUnavailable);
+        self.shares.iter().any(may) && self.callers_fault().is_none() && self.shortage().is_some()
     }
 
     /// The error where keys are on too few nodes.

@@ -5,16 +5,17 @@
 //! of it is noted to miss it by one that has it, and answers no lookup before it has caught up; and it is answered at its
 //! deadline at the latest.
 
+mod anew;
 mod ends;
 
 use super::begun::Begun;
 use super::shares::{Copied, Share};
-use super::{copy, missed};
 use crate::Engines;
-use crate::features_upsert::{note_missed, overlay, refused, status_of};
-use ends::{CopySink, Here, NoteSink};
+use crate::features_upsert::{note_missed, overlay, status_of, upsert_of};
+use crate::spread::route::Kept;
+use ends::{Here, NodeEnd, Sent};
 use millpond_calls::{Calls, Detached, NodeCall, NodeError, Outbound, OutboundTimer};
-use millpond_engines_features::{Stamp, Upsert, UpsertError, Upserted};
+use millpond_engines_features::{Stamp, UpsertError, Upserted};
 use millpond_nodes::{Choice, NodeIndex};
 use millpond_wire_schema::{
     Code, FeaturesUpsert, Field as _, Method as _, Status, features_upsert as schema,
@@ -24,16 +25,25 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// How often an upsert is made anew because rows of its keys are newer: another server's clock was ahead, or it was called at the same
 /// time.
-const ATTEMPTS_MAX: u32 = 3;
+const ABOVE_MAX: u32 = 2;
 /// How often this server's own log is asked whether it has ended, where more is to be done then.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// See this module.
 pub(super) struct Sending {
     begun: Begun,
+    /// Has the route of the map in use.
+    kept: Arc<Mutex<Kept>>,
     calls: Arc<Calls<Engines>>,
     stamp: Stamp,
+    /// Counts what was sent to all.
     attempt: u32,
+    /// How often it was made anew above a newer row.
+    above: u32,
+    /// How often it waited for another map.
+    pauses: usize,
+    /// It waits for another map now.
+    is_paused: bool,
     /// This server's own copy, while its log has it.
     here: Option<(usize, Here)>,
     /// Notes under way that other nodes missed it.
@@ -43,6 +53,8 @@ pub(super) struct Sending {
     /// Taken by the answer.
     detached: Option<Detached<Engines>>,
     timers: Vec<OutboundTimer>,
+    /// For the copies that it may do without.
+    give_up_timer: Option<OutboundTimer>,
 }
 
 /// An upsert for its sinks and timers.
@@ -60,20 +72,29 @@ fn now_ms() -> u64 {
 
 impl Sending {
     /// Sends its copies.
-    pub(super) fn begin(begun: Begun, detached: Detached<Engines>, outbound: &Outbound, now: Instant) {
-        let (deadline, options) = (begun.deadline, &begun.nodes.options);
-        let left = deadline.saturating_duration_since(now);
-        let gives_up = options.upsert_acks.map(|_| now + options.give_up.min(left / 2));
+    pub(super) fn begin(
+        begun: Begun,
+        kept: Arc<Mutex<Kept>>,
+        detached: Detached<Engines>,
+        outbound: &Outbound,
+        now: Instant,
+    ) {
+        let deadline = begun.beside.deadline;
         let shared = Arc::new(Mutex::new(Sending {
             begun,
+            kept,
             calls: Arc::clone(&detached.calls),
             stamp: Stamp::default(),
             attempt: 0,
+            above: 0,
+            pauses: 0,
+            is_paused: false,
             here: None,
             notes: 0,
             safe_at: None,
             detached: Some(detached),
             timers: Vec::new(),
+            give_up_timer: None,
         }));
         let mut call = locked(&shared);
         let expired = Arc::clone(&shared);
@@ -81,14 +102,22 @@ impl Sending {
             deadline,
             Box::new(move |outbound, _| locked(&expired).expire(outbound)),
         ));
-        if let Some(at) = gives_up {
-            let late = Arc::clone(&shared);
-            call.timers.push(outbound.at(
-                at,
-                Box::new(move |outbound, now| locked(&late).give_up(&late, outbound, now)),
-            ));
-        }
+        call.give_up_later(&shared, outbound, now);
         call.send_all(&shared, outbound, now);
+    }
+
+    /// Sets until when copies are waited for that it may do without.
+    fn give_up_later(&mut self, shared: &Shared, outbound: &Outbound, now: Instant) {
+        let options = &self.begun.nodes.options;
+        if options.upsert_acks.is_none() {
+            return;
+        }
+        let left = self.begun.beside.deadline.saturating_duration_since(now);
+        let late = Arc::clone(shared);
+        self.give_up_timer = Some(outbound.at(
+            now + options.give_up.min(left / 2),
+            Box::new(move |outbound, now| locked(&late).give_up(&late, outbound, now)),
+        ));
     }
 
     /// Sends all copies under a new stamp.
@@ -135,15 +164,17 @@ impl Sending {
         let Some(share) = self.begun.shares.get(at) else {
             return;
         };
-        let beside = self.begun.beside(now);
+        let copy = self.begun.copy(share, self.stamp);
+        let payload = self.begun.beside.payload(now, |out| copy.write_entries(out));
         outbound.send(NodeCall {
             node: Arc::clone(node),
             method: FeaturesUpsert::NAME,
-            payload: copy(&self.begun.content, share, (&route, self.stamp), &beside),
-            sink: Box::new(CopySink {
+            payload,
+            sink: Box::new(NodeEnd {
                 call: Arc::clone(shared),
+                sent: Sent::Copy(self.attempt),
                 share: at,
-                attempt: self.attempt,
+                route: Arc::clone(&route),
                 node: index,
             }),
         });
@@ -161,9 +192,7 @@ impl Sending {
                 .shares
                 .get(at)
                 .ok_or_else(|| Status::new(Code::Internal, "no share"))?;
-            let (keys, values, remove) = content.of(share);
-            let upsert = Upsert::new(table, keys, &[] as &[&str], &values, remove);
-            Ok((overlay, upsert.map_err(|error| refused(&error))?))
+            Ok((overlay, upsert_of(table, content.call(share))?))
         });
         match made {
             Ok((overlay, upsert)) => {
@@ -249,7 +278,8 @@ impl Sending {
     /// Goes on where no copy is under way any more.
     fn settle(&mut self, shared: &Shared, outbound: &Outbound, now: Instant) {
         self.take_here();
-        if self.detached.is_none() || self.notes > 0 || self.begun.shares.iter().any(Share::is_waiting) {
+        let is_under_way = self.notes > 0 || self.begun.shares.iter().any(Share::is_waiting);
+        if self.detached.is_none() || self.is_paused || is_under_way {
             return;
         }
         if self.answer_if_whole() {
@@ -260,15 +290,19 @@ impl Sending {
             _ => 0,
         });
         let newer = newer.max().unwrap_or_default();
-        if newer > self.stamp.time && self.attempt + 1 < ATTEMPTS_MAX {
+        if newer > self.stamp.time && self.above < ABOVE_MAX {
             let most = Stamp::ms_max(SystemTime::now());
             if newer >> 16 > most {
                 let status = self.begun.behind_ahead(newer >> 16);
                 return self.fail(&status, outbound);
             }
             self.begun.nodes.stamps.observe(newer, most);
+            self.above += 1;
             self.attempt += 1;
             return self.send_all(shared, outbound, now);
+        }
+        if self.pause(shared, outbound, now) {
+            return;
         }
         self.note_all(shared, outbound, now);
         if let Some(status) = self.begun.callers_fault().or_else(|| self.begun.shortage()) {
@@ -330,13 +364,17 @@ impl Sending {
             lease_ms: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
         };
         route.routing().replicas.sent(index, now);
+        let note = self.begun.note(note);
+        let payload = self.begun.beside.payload(now, |out| note.write_entries(out));
         outbound.send(NodeCall {
             node: Arc::clone(node),
             method: FeaturesUpsert::NAME,
-            payload: missed(table, &note, &self.begun.beside(now)),
-            sink: Box::new(NoteSink {
+            payload,
+            sink: Box::new(NodeEnd {
                 call: Arc::clone(shared),
+                sent: Sent::Note,
                 share: at,
+                route: Arc::clone(&route),
                 node: index,
             }),
         });
@@ -411,7 +449,7 @@ impl Sending {
     fn answer(&mut self) {
         if let Some(detached) = self.detached.take() {
             let answer = self.begun.answer(self.stamp);
-            self.begun.content.values = Vec::new();
+            self.begun.content.forget_rows();
             detached.answer(|out| schema::Answer::write(&answer, out));
         }
     }
@@ -425,7 +463,7 @@ impl Sending {
 
     /// Nothing more is to come of its timers.
     fn cancel(&mut self, outbound: &Outbound) {
-        for timer in self.timers.drain(..) {
+        for timer in self.timers.drain(..).chain(self.give_up_timer.take()) {
             outbound.cancel(&timer);
         }
     }

@@ -1,7 +1,7 @@
 //! Which node holds which keys of an upsert: of each key all its replicas.
 //! It sends nothing. Its invariant: positions of a share ascend.
 
-use super::Content;
+use super::content::Content;
 use crate::spread::route::Route;
 use millpond_engines_features::Durability;
 use millpond_nodes::NodeIndex;

@@ -275,3 +275,54 @@ fn bytes_that_are_no_rows_are_refused_by_name() {
         );
     }
 }
+
+#[test]
+fn replicas_take_rows_of_any_length_from_each_other_in_pages_of_so_many_bytes() {
+    const BYTES_MAX: usize = 600;
+    let (one, mut other) = (of_any_length(), of_any_length());
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let stamp = |time: u64| Stamp {
+        time: ((now.clone().unwrap().as_millis() as u64) << 16) + time,
+        origin: 1,
+    };
+    let write = |bed: &Bed, key: u64, row: &[u8], time: u64| {
+        let offsets = [0, row.len() as u32];
+        let given = (row, Some(&offsets[..]));
+        let upsert = Upsert::of_bytes(&bed.table, vec![key], &[] as &[&str], given, vec![]);
+        let upsert = upsert.unwrap().stamped(stamp(time));
+        bed.overlay().upsert_wait(upsert).unwrap()
+    };
+    for key in 0..40 {
+        write(&one, key, &vec![key as u8; (key as usize * 37) % 900], key);
+    }
+    let remove = Upsert::of_stored(&one.table, one.overlay().layout(), vec![7], vec![], stamp(50));
+    one.overlay().upsert_wait(remove.unwrap()).unwrap();
+    // One is newer there, and stays.
+    write(&other, 9, b"newer", 60);
+    assert_eq!(write(&other, 9, b"older", 9).newer, stamp(60));
+    let (mut position, mut pages) = (Some(0), 0);
+    while let Some(at) = position {
+        let page = one.overlay().fresh_page(0, at, (40, BYTES_MAX), |_| true);
+        let stored = page.stored(one.table.schema());
+        let lying = stored_rows(one.table.schema(), &stored).unwrap();
+        let before_last = lying.split_last().map_or(&[][..], |(_, before)| before);
+        let bytes: usize = before_last.iter().map(|row| row.len() - 4).sum();
+        assert!(bytes < BYTES_MAX, "{bytes} before the last row");
+        let mut lying = lying.into_iter();
+        for fresh in &page.rows {
+            let row = fresh.row.as_ref().and_then(|_| lying.next()).unwrap_or_default();
+            let layout = one.overlay().layout();
+            let upsert = Upsert::of_stored(&other.table, layout, vec![fresh.key], row.to_vec(), fresh.stamp);
+            other.overlay().upsert_wait(upsert.unwrap()).unwrap();
+        }
+        (position, pages) = (page.next, pages + 1);
+    }
+    assert!(pages > 10, "{pages} pages");
+    let keys: Vec<u64> = (0..41).collect();
+    let mut expected = rows_of(&one, &keys);
+    assert_eq!((&expected[7], &expected[40]), (&None, &None));
+    expected[9] = Some(b"newer".to_vec());
+    assert_eq!(rows_of(&other, &keys), expected);
+    other.reopen();
+    assert_eq!(rows_of(&other, &keys), expected);
+}

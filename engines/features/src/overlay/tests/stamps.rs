@@ -31,7 +31,7 @@ fn rows(bed: &Bed) -> Vec<Option<[f32; 3]>> {
 fn catch_up(bed: &Bed, from: &Bed, since: u64) -> usize {
     let (mut position, mut count) = (Some(0), 0);
     while let Some(at) = position {
-        let page = from.overlay().fresh_page(since, at, 2, |_| true);
+        let page = from.overlay().fresh_page(since, at, (2, usize::MAX), |_| true);
         count += page.rows.len();
         for fresh in page.rows {
             let rows = fresh.row.as_deref().unwrap_or_default().to_vec();
@@ -139,7 +139,13 @@ fn a_log_of_upserts_over_nodes_is_not_folded() {
     assert_eq!((up_to.sequence, bed.overlay().len()), (1, 2));
     let version = Table::open_version(&bed.dir(), Some(2)).unwrap();
     assert_eq!(looked_up(&version, 1), Some([7.0; 3]));
-    assert_eq!(bed.overlay().fresh_page(0, 0, 9, |_| true).rows.len(), 2);
+    assert_eq!(
+        bed.overlay()
+            .fresh_page(0, 0, (9, usize::MAX), |_| true)
+            .rows
+            .len(),
+        2
+    );
 }
 
 #[test]

@@ -1,5 +1,5 @@
-//! What hears of an upsert's copies: sinks on its net thread, and this server's own log on that log's thread.
-//! Its invariant: a node's end is reported to the routing once, however late it comes.
+//! What hears of an upsert's copies: a sink on its net thread, and this server's own log on that log's thread.
+//! Its invariant: a node's end is reported to the routing that its call went by, once, however late it comes.
 
 use super::{Sending, Shared, locked};
 use crate::spread::part::payload;
@@ -32,12 +32,48 @@ impl Here {
     }
 }
 
-/// Reports to the routing how a call to a node has ended.
-fn report(route: &Route, node: NodeIndex, is_up: bool, now: Instant) {
-    let mut routing = route.routing();
-    match is_up {
-        true => routing.replicas.answered(node),
-        false => routing.replicas.failed(node, now),
+/// What a node was sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Sent {
+    /// Its copy, of that attempt.
+    Copy(u32),
+    /// That other nodes missed the upsert.
+    Note,
+}
+
+/// The sink of what a node was sent.
+pub(super) struct NodeEnd {
+    pub(super) call: Shared,
+    pub(super) sent: Sent,
+    pub(super) share: usize,
+    /// The upsert may go by another one meanwhile.
+    pub(super) route: Arc<Route>,
+    pub(super) node: NodeIndex,
+}
+
+impl NodeSink for NodeEnd {
+    fn ended(self: Box<Self>, outbound: &Outbound, now: Instant, answer: Result<NodeAnswer<'_>, NodeError>) {
+        let mut call = locked(&self.call);
+        let answer = read(self.route.name(self.node), answer);
+        let is_up = answer.as_ref().err().is_none_or(|error| error.is_answer);
+        match is_up {
+            true => self.route.routing().replicas.answered(self.node),
+            false => self.route.routing().replicas.failed(self.node, now),
+        }
+        match self.sent {
+            Sent::Copy(attempt) if attempt == call.attempt => call.ended(self.share, answer.map(upserted)),
+            // One of an attempt before may have been written: this attempt's rows are newer than its.
+            Sent::Copy(_) => return,
+            Sent::Note => {
+                // Counted from here: the turn may have begun before the node said so.
+                let heard = Instant::now();
+                let wait = |answer: schema::Answer<'_>| {
+                    heard + Duration::from_millis(answer.wait_ms.unwrap_or_default())
+                };
+                call.noted(self.share, answer.map(wait));
+            }
+        }
+        call.settle(&self.call, outbound, now);
     }
 }
 
@@ -48,29 +84,6 @@ fn read(name: &str, answer: Result<NodeAnswer<'_>, NodeError>) -> Result<schema:
     decoded
         .map(|(answer, _)| schema::Answer::own(answer))
         .map_err(|error| NodeError::unavailable(name, &format!("answered what cannot be used: {error}")))
-}
-
-/// A copy's sink.
-pub(super) struct CopySink {
-    pub(super) call: Shared,
-    pub(super) share: usize,
-    pub(super) attempt: u32,
-    pub(super) node: NodeIndex,
-}
-
-impl NodeSink for CopySink {
-    fn ended(self: Box<Self>, outbound: &Outbound, now: Instant, answer: Result<NodeAnswer<'_>, NodeError>) {
-        let mut call = locked(&self.call);
-        let route = Arc::clone(&call.begun.route);
-        let answer = read(route.name(self.node), answer);
-        let is_up = answer.as_ref().err().is_none_or(|error| error.is_answer);
-        report(&route, self.node, is_up, now);
-        // A copy of an attempt before may have been written: this attempt's rows are newer than its.
-        if self.attempt == call.attempt {
-            call.ended(self.share, answer.map(upserted));
-            call.settle(&self.call, outbound, now);
-        }
-    }
 }
 
 fn upserted(answer: schema::Answer<'static>) -> Upserted {
@@ -86,27 +99,5 @@ fn upserted(answer: schema::Answer<'static>) -> Upserted {
             time: answer.newer.unwrap_or_default(),
             origin: 0,
         },
-    }
-}
-
-/// The sink of a note that other nodes missed the upsert.
-pub(super) struct NoteSink {
-    pub(super) call: Shared,
-    pub(super) share: usize,
-    pub(super) node: NodeIndex,
-}
-
-impl NodeSink for NoteSink {
-    fn ended(self: Box<Self>, outbound: &Outbound, now: Instant, answer: Result<NodeAnswer<'_>, NodeError>) {
-        let mut call = locked(&self.call);
-        let route = Arc::clone(&call.begun.route);
-        let answer = read(route.name(self.node), answer);
-        let is_up = answer.as_ref().err().is_none_or(|error| error.is_answer);
-        report(&route, self.node, is_up, now);
-        // Counted from here: the turn may have begun before the node said so.
-        let heard = Instant::now();
-        let wait = answer.map(|answer| heard + Duration::from_millis(answer.wait_ms.unwrap_or_default()));
-        call.noted(self.share, wait);
-        call.settle(&self.call, outbound, now);
     }
 }
