@@ -128,7 +128,7 @@ fn check_placed(
         Some(offsets) => &part.values[offsets[place] as usize..offsets[place + 1] as usize],
         None => &part.values[place * row_bytes..][..row_bytes],
     };
-    for at in 0..asked.keys {
+    for (at, before) in rows.iter().enumerate() {
         let row = merge.row_at(at);
         match positions.iter().position(|position| *position as usize == at) {
             Some(place) => {
@@ -137,7 +137,6 @@ fn check_placed(
             }
             None => {
                 assert_eq!(bit(merge.found(), at), bit(&found, at), "key {at}");
-                let before = &rows[at];
                 assert!(if before.is_empty() {
                     row.iter().all(|byte| *byte == 0)
                 } else {
