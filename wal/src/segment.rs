@@ -118,6 +118,13 @@ impl Segment {
         self.crc32c = crc32c::crc32c_append(self.crc32c, &self.buffer);
     }
 
+    /// Whether there is a record at `offset` by now, read from the file once more.
+    pub fn is_sound_now(&mut self, marker: u32) -> Result<bool, Error> {
+        let sought = self.file.seek(SeekFrom::Start(self.offset));
+        sought.map_err(|source| self.read_error(source))?;
+        Ok(self.next(marker)?.is_ok())
+    }
+
     /// Brings the buffer from `from` to `to` bytes, the new ones from the file.
     fn fill(&mut self, from: usize, to: usize) -> Result<(), Error> {
         self.buffer.resize(to, 0);

@@ -47,13 +47,14 @@ impl Begun {
         self.nodes.options.token.shown().map(Cow::Borrowed)
     }
 
-    /// What a node said that every other one would say too.
+    /// What a node said that every other one would say too. A token is not among it: the one between servers may be another on one
+    /// node, and of a caller's that opens nothing all nodes say so.
     pub(super) fn callers_fault(&self) -> Option<Status> {
         self.shares.iter().find_map(|share| match &share.copied {
             Copied::Failed {
                 status,
                 is_answer: true,
-            } if status.code.is_of_the_call() => Some(status.clone()),
+            } if status.code.is_of_the_call() && status.code != Code::Unauthenticated => Some(status.clone()),
             _ => None,
         })
     }

@@ -92,3 +92,29 @@ fn a_group_that_fits_a_full_disk_is_kept_though_no_zeros_do() {
     closed.unwrap();
     assert_eq!((contents(&store), recovery.torn_tail), (expected, None));
 }
+
+/// Who reads beside a writer has read zeros where groups are by now.
+#[test]
+fn groups_that_came_over_zeros_which_were_read_are_no_damage() {
+    let bed = Bed::new(Options::default());
+    let mut bytes = Vec::new();
+    for at in 0..5 {
+        bed.store.put_wait(one(&format!("k{at}"), "value")).unwrap();
+        bytes.push(fs::read(bed.last_segment()).unwrap());
+    }
+    let read = tempfile::tempdir().unwrap();
+    let log = read.path().join(bed.last_segment().file_name().unwrap());
+    fs::write(&log, &bytes[2]).unwrap();
+    let mut records = 0;
+    let recovered = millpond_wal::read(&crate::record::FORMAT, read.path(), &mut |_, number| {
+        records += 1;
+        if records == 3 {
+            // In place, as a writer does.
+            let file = fs::File::options().write(true).open(&log).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &bytes[4], 0).unwrap();
+        }
+        Ok(number + 1)
+    });
+    let recovered = recovered.unwrap();
+    assert_eq!((recovered.records, recovered.torn_tail), (3, None));
+}
