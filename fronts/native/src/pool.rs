@@ -294,6 +294,10 @@ impl Links {
         for link in self.links.extract_if(.., over) {
             if let Some(why) = link.wire.take_lost() {
                 (lost, self.lost) = (true, why);
+                if link.has_answered {
+                    // What failed beside it says nothing of a server that has answered until now.
+                    self.failures = 0;
+                }
             }
         }
         if lost {

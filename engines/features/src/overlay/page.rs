@@ -57,7 +57,7 @@ impl Overlay {
     }
 
     /// The entries that were written behind the sequence `since` and whose keys `keep` wants, from a position on: of about
-    /// `rows_max` keys, and no more once their rows have `bytes_max`. Those that no stamp tells apart are this server's alone, and left out.
+    /// `rows_max` keys, and rows of at most `bytes_max`, or one. Those that no stamp tells apart are this server's alone, and left out.
     pub fn fresh_page(
         &self,
         since: u64,
@@ -72,7 +72,7 @@ impl Overlay {
         let (found, next) = slots.keys_from(position, (rows_max.max(1), PLACES_MAX), CUT, is_asked);
         // More may come than were asked for: all that look alike in a position, and a run of places without a gap.
         let mut last = found.get(rows_max.max(1) - 1).map(|(cut, _)| *cut);
-        let (mut scratch, mut rows, mut bytes) = (Vec::new(), Vec::new(), 0);
+        let (mut scratch, mut rows, mut bytes, mut before) = (Vec::new(), Vec::new(), 0, None);
         for &(cut, key) in &found {
             if last.is_some_and(|last| cut > last) {
                 break;
@@ -80,15 +80,20 @@ impl Overlay {
             let Some(entry) = slots.find(key, slots.hash(key), &mut scratch) else {
                 continue;
             };
-            bytes += entry.row.map_or(0, <[u8]>::len);
+            let row_bytes = entry.row.map_or(0, <[u8]>::len);
+            if bytes + row_bytes > bytes_max
+                && let Some(whole) = before.filter(|before| *before < cut)
+            {
+                last = Some(whole);
+                break;
+            }
+            bytes += row_bytes;
+            before = Some(cut);
             rows.push(FreshRow {
                 key,
                 stamp: entry.stamp,
                 row: entry.row.map(Box::from),
             });
-            if bytes >= bytes_max {
-                last = Some(cut);
-            }
         }
         let is_left = |last: &u64| found.last().is_some_and(|(cut, _)| cut > last);
         let next = match last.filter(is_left) {
