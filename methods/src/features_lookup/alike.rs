@@ -20,7 +20,7 @@ use std::sync::{Arc, Weak};
 
 /// Calls that a thread knows.
 const KNOWN_MAX: usize = 16;
-/// Bytes of a payload, and of an answer, beyond which reading the call is little beside its rows.
+/// Bytes of a payload, and of an answer's rows, beyond which reading the call is little beside its rows.
 const PAYLOAD_BYTES_MAX: usize = 4 << 10;
 const ANSWER_BYTES_MAX: usize = 32 << 10;
 
@@ -93,12 +93,14 @@ fn find<'p>(calls: &[(usize, Box<Alike>)], payload: &'p [u8]) -> Option<(usize, 
 /// with a trace is like no other.
 pub(super) fn note(catalog: &Catalog, call: &Served<'_>, reserved: &Reserved<'_>, part: &Part<'_>) {
     let payload = call.asked.payload;
-    // Rows that are read already, or vary in length, are written in another way.
+    // Rows that are read already, or vary in length, are written in another way; and no large answer is begun to be thrown away.
     if !is_of_one_server(call)
         || reserved.trace.is_some()
         || payload.len() > PAYLOAD_BYTES_MAX
+        || part.rows * part.dim() * part.row_type.bytes() > ANSWER_BYTES_MAX
         || part.read.is_some()
         || part.varying.is_some()
+        || part.inverse.is_some()
     {
         return;
     }
@@ -172,7 +174,7 @@ impl Alike {
         let is_asked =
             std::ptr::eq(Arc::as_ptr(table), part.table) && around.keys.len() == size_of_val(&*part.keys);
         let answer = Template::new(part.header())?;
-        (is_asked && answer.bytes() <= ANSWER_BYTES_MAX).then(|| Alike {
+        is_asked.then(|| Alike {
             before: around.before.to_vec(),
             behind: around.behind.to_vec(),
             name: name.to_owned(),

@@ -33,11 +33,6 @@ impl Template {
         })
     }
 
-    /// Bytes that it holds.
-    pub fn bytes(&self) -> usize {
-        self.entries.len()
-    }
-
     /// Writes the answer in msgpack; `fill` is that of [`Header::write`], and the sequence is there where the header had one.
     #[inline]
     pub fn write(
