@@ -8,7 +8,7 @@ use std::sync::Arc;
 use crate::error::Error;
 use crate::hash::hash;
 use crate::layer::{Layer, Said, Views};
-use crate::overlay::{Hashed, Now, View};
+use crate::overlay::{Block, Now, View, ones};
 use crate::projection::Projection;
 use crate::rows::{Reader, Row};
 use crate::shard::Slot;
@@ -176,7 +176,8 @@ impl Table {
         Ok(count)
     }
 
-    /// Finds `keys` in order, hands each row to `visit`, sets the bitmap and counts the found ones.
+    /// Finds `keys` in order, hands each row to `visit`, sets the bitmap and counts the found ones. Without `ROWS` fresh rows come
+    /// without their bytes.
     #[inline(always)]
     fn each<const KEYS: usize, const AHEAD: bool, const ROWS: bool>(
         &self,
@@ -185,12 +186,15 @@ impl Table {
         visit: impl FnMut(Option<Row<'_>>),
     ) -> usize {
         match self.view.as_ref().and_then(View::now) {
-            None => self.each_of_version::<KEYS, AHEAD>(keys, |_, key| hash(key), found, visit),
             Some(now) => self.each_fresh::<ROWS>(&now, keys, found, visit),
+            None if keys.len() <= BLOCK_MIN => {
+                self.each_under::<BLOCK_MIN, AHEAD>(&mut Nothing, keys, found, visit)
+            }
+            None => self.each_under::<KEYS, AHEAD>(&mut Nothing, keys, found, visit),
         }
     }
 
-    /// [`Table::each`] where an overlay has something to say. Without `ROWS` those that it has come without their bytes.
+    /// [`Table::each`] where an overlay has something to say.
     #[inline(never)]
     fn each_fresh<const ROWS: bool>(
         &self,
@@ -199,101 +203,124 @@ impl Table {
         found: &mut [u8],
         visit: impl FnMut(Option<Row<'_>>),
     ) -> usize {
+        let row_bytes = self.schema().row_bytes();
         if keys.len() <= BLOCK_MIN {
-            self.each_fresh_in::<BLOCK_MIN, ROWS>(now, keys, found, visit)
+            let mut fresh = Fresh::<BLOCK_MIN, ROWS>::new(now, row_bytes);
+            self.each_under::<BLOCK_MIN, true>(&mut fresh, keys, found, visit)
         } else {
-            self.each_fresh_in::<BLOCK, ROWS>(now, keys, found, visit)
+            let mut fresh = Fresh::<BLOCK, ROWS>::new(now, row_bytes);
+            self.each_under::<BLOCK, true>(&mut fresh, keys, found, visit)
         }
     }
 
+    /// [`Table::each`] of the version under what lies over it.
     #[inline(always)]
-    fn each_fresh_in<const KEYS: usize, const ROWS: bool>(
+    fn each_under<const KEYS: usize, const AHEAD: bool>(
         &self,
-        now: &Now<'_>,
+        over: &mut impl Over,
         keys: &[u64],
-        found: &mut [u8],
-        mut visit: impl FnMut(Option<Row<'_>>),
-    ) -> usize {
-        let (mut count, mut scratch) = (0, Vec::new());
-        let (mut one, mut other) = (Hashed::<KEYS>::new(), Hashed::new());
-        let (mut hashed, mut ahead) = (&mut one, &mut other);
-        let mut blocks = keys.chunks(KEYS);
-        now.hash(blocks.next().unwrap_or_default(), ahead);
-        for (keys, found) in keys.chunks(KEYS).zip(found.chunks_mut(KEYS / 8)) {
-            std::mem::swap(&mut hashed, &mut ahead);
-            let candidates = now.candidates(hashed);
-            now.hash(blocks.next().unwrap_or_default(), ahead);
-            // Of each key in the block, whether it is there by what the overlay says; and by what it does not.
-            let (mut there, mut gone, mut at) = (0_u64, 0_u64, 0);
-            let hash_of = |at, _| hashed.of_version(at);
-            self.each_of_version::<KEYS, true>(keys, hash_of, found, |row| {
-                let (place, bit) = (at, 1_u64 << at);
-                at += 1;
-                if candidates & bit == 0 {
-                    return visit(row);
-                }
-                let said = match keys.get(place) {
-                    Some(&key) if ROWS => now.said((key, hashed, place), &mut scratch),
-                    Some(&key) => now.said_without_row(key),
-                    None => Said::Nothing,
-                };
-                match said {
-                    Said::Nothing => visit(row),
-                    Said::Row(row) => {
-                        there |= bit;
-                        visit(Some(row));
-                    }
-                    Said::Removed => {
-                        gone |= bit;
-                        visit(None);
-                    }
-                }
-            });
-            for ((bits, there), gone) in found.iter_mut().zip(there.to_le_bytes()).zip(gone.to_le_bytes()) {
-                *bits = (*bits | there) & !gone;
-                count += bits.count_ones() as usize;
-            }
-        }
-        count
-    }
-
-    /// [`Table::each`] of the version alone. `hash_of` knows the hash of a key by its place in a block.
-    #[inline(always)]
-    fn each_of_version<const KEYS: usize, const AHEAD: bool>(
-        &self,
-        keys: &[u64],
-        hash_of: impl Fn(usize, u64) -> u64,
         found: &mut [u8],
         visit: impl FnMut(Option<Row<'_>>),
     ) -> usize {
-        let keyed = (keys, hash_of);
-        match self.layers() {
-            [] => 0,
-            // The usual case is worth code of its own.
-            [only] => {
-                let Some(views) = only.views() else { return 0 };
-                if keys.len() <= BLOCK_MIN {
-                    each_in::<BLOCK_MIN, AHEAD, 1>(&[views], keyed, found, only_row, visit)
-                } else {
-                    each_in::<KEYS, AHEAD, 1>(&[views], keyed, found, only_row, visit)
-                }
-            }
-            layers => {
-                let Some(views) = layers
-                    .iter()
-                    .map(|layer| layer.views())
-                    .collect::<Option<Vec<_>>>()
-                else {
-                    return 0;
-                };
-                let row_of = |slots: &[_; LAYERS_MAX], key| row_of(layers, slots, key);
-                if keys.len() <= BLOCK_MIN {
-                    each_in::<BLOCK_MIN, AHEAD, LAYERS_MAX>(&views, keyed, found, row_of, visit)
-                } else {
-                    each_in::<KEYS, AHEAD, LAYERS_MAX>(&views, keyed, found, row_of, visit)
-                }
+        let layers = self.layers();
+        let Some(first) = layers.first().and_then(|layer| layer.views()) else {
+            return 0;
+        };
+        // The usual case is worth code of its own.
+        if layers.len() == 1 {
+            return each_in::<KEYS, AHEAD, 1>(&[first], (keys, over), found, only_row, visit);
+        }
+        let mut views = [first; LAYERS_MAX];
+        for (views, layer) in views.iter_mut().zip(layers) {
+            let Some(of_layer) = layer.views() else { return 0 };
+            *views = of_layer;
+        }
+        let views = views.get(..layers.len()).unwrap_or_default();
+        let row_of = |slots: &[_; LAYERS_MAX], key| row_of(layers, slots, key);
+        each_in::<KEYS, AHEAD, LAYERS_MAX>(views, (keys, over), found, row_of, visit)
+    }
+}
+
+/// What lies over the rows of a version: asked of a block of keys in two steps, between which the version's cache misses lie, and
+/// then of each key that it says something of. Key i of the block is bit i.
+trait Over {
+    /// Asks ahead for what it has of a block's keys, by their hashes.
+    fn seek(&mut self, hashes: &[u64]);
+    /// Reads that: the keys that it says something of.
+    fn read(&mut self, keys: &[u64]) -> u64;
+    /// The row of such a key, or nothing where it is removed.
+    fn row(&self, at: usize) -> Option<Row<'_>>;
+}
+
+/// Over a version without an overlay.
+struct Nothing;
+
+impl Over for Nothing {
+    #[inline(always)]
+    fn seek(&mut self, _: &[u64]) {}
+    #[inline(always)]
+    fn read(&mut self, _: &[u64]) -> u64 {
+        0
+    }
+    #[inline(always)]
+    fn row(&self, _: usize) -> Option<Row<'_>> {
+        None
+    }
+}
+
+/// What an overlay says of a block of keys, whose rows are numbers. Without `ROWS` these have no bytes.
+struct Fresh<'n, const KEYS: usize, const ROWS: bool> {
+    block: Block<'n, KEYS>,
+    /// Of the keys that were sought.
+    asked: u64,
+    /// Those of them that have a row; the rows lie one behind the other.
+    there: u64,
+    rows: Vec<u8>,
+    row_bytes: usize,
+}
+
+impl<'n, const KEYS: usize, const ROWS: bool> Fresh<'n, KEYS, ROWS> {
+    fn new(now: &'n Now<'n>, row_bytes: usize) -> Fresh<'n, KEYS, ROWS> {
+        Fresh {
+            block: Block::new(now),
+            asked: 0,
+            there: 0,
+            rows: Vec::new(),
+            row_bytes: if ROWS { row_bytes } else { 0 },
+        }
+    }
+}
+
+impl<const KEYS: usize, const ROWS: bool> Over for Fresh<'_, KEYS, ROWS> {
+    #[inline(always)]
+    fn seek(&mut self, hashes: &[u64]) {
+        self.asked = self.block.seek(hashes);
+    }
+
+    #[inline]
+    fn read(&mut self, keys: &[u64]) -> u64 {
+        let mut removed = 0;
+        self.there = 0;
+        self.rows.clear();
+        self.rows
+            .reserve(self.asked.count_ones() as usize * self.row_bytes);
+        for at in ones(self.asked) {
+            let Some(&key) = keys.get(at) else { break };
+            match self.block.said::<ROWS>(at, key, &mut self.rows) {
+                Said::Nothing => {}
+                Said::Removed => removed |= 1 << at,
+                Said::Row(_) => self.there |= 1 << at,
             }
         }
+        self.there | removed
+    }
+
+    #[inline(always)]
+    fn row(&self, at: usize) -> Option<Row<'_>> {
+        let before = (self.there & ((1 << at) - 1)).count_ones() as usize;
+        let begin = before * self.row_bytes;
+        let row = self.rows.get(begin..begin + self.row_bytes);
+        row.filter(|_| self.there >> at & 1 == 1)
     }
 }
 
@@ -320,22 +347,22 @@ fn row_of<'a>(layers: &'a [Arc<Layer>], slots: &[Slot<'a>; LAYERS_MAX], key: u64
 #[inline(always)]
 fn each_in<'a, const KEYS: usize, const AHEAD: bool, const LAYERS: usize>(
     views: &[Views<'a>],
-    (keys, hash_of): (&[u64], impl Fn(usize, u64) -> u64),
+    (keys, over): (&[u64], &mut impl Over),
     found: &mut [u8],
     row_of: impl Fn(&[Slot<'a>; LAYERS], u64) -> Option<Row<'a>>,
-    mut visit: impl FnMut(Option<Row<'a>>),
+    mut visit: impl FnMut(Option<Row<'_>>),
 ) -> usize {
     let mut count = 0;
     for (keys, found) in keys.chunks(KEYS).zip(found.chunks_mut(KEYS / 8)) {
         let mut hashes = [0; KEYS];
-        for (at, (place, &key)) in hashes.iter_mut().zip(keys).enumerate() {
-            *place = hash_of(at, key);
+        for (place, &key) in hashes.iter_mut().zip(keys) {
+            let hash = hash(key);
+            *place = hash;
             if AHEAD {
-                views
-                    .iter()
-                    .for_each(|views| views.of(*place).prefetch_pilot(*place));
+                views.iter().for_each(|views| views.of(hash).prefetch_pilot(hash));
             }
         }
+        over.seek(hashes.get(..keys.len()).unwrap_or(&hashes));
         let mut slots = [[Slot::default(); LAYERS]; KEYS];
         for (slots, &hash) in slots.iter_mut().zip(&hashes).take(keys.len()) {
             for (slot, views) in slots.iter_mut().zip(views) {
@@ -345,10 +372,16 @@ fn each_in<'a, const KEYS: usize, const AHEAD: bool, const LAYERS: usize>(
                 }
             }
         }
+        let said = over.read(keys);
         found.fill(0);
+        let mut at = 0;
         for ((keys, slots), bits) in keys.chunks(8).zip(slots.chunks(8)).zip(found) {
             for (bit, (&key, slots)) in keys.iter().zip(slots).enumerate() {
-                let row = row_of(slots, key);
+                let row = match said >> (at & 63) & 1 {
+                    0 => row_of(slots, key),
+                    _ => over.row(at),
+                };
+                at += 1;
                 *bits |= u8::from(row.is_some()) << bit;
                 visit(row);
             }

@@ -4,10 +4,12 @@
 //! Invariants: an upsert is visible to the next lookup before it is answered, and answered only once it is as durable as
 //! configured; and a lookup takes no lock.
 
+mod block;
 mod cells;
 mod clock;
 mod commit;
 mod compact;
+mod filter;
 mod fold;
 mod heap;
 mod index;
@@ -43,6 +45,7 @@ use recovered::{Found, Opened, begin, random_history};
 use stored::row_bytes_of;
 use upsert::Job;
 
+pub(crate) use block::{Block, ones};
 pub use fold::{Fold, fold};
 pub use page::{FreshPage, FreshRow};
 pub use record::UPSERT_BYTES_MAX;
@@ -50,7 +53,7 @@ pub use section::OverlaySection;
 pub use stamp::Stamp;
 pub use stored::stored_rows;
 pub use upsert::{Upsert, UpsertError, Upserted};
-pub(crate) use view::{Hashed, Now, View};
+pub(crate) use view::{Now, View};
 
 /// Up to where a version has what was upserted: in which log's history, and which sequence.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,7 +125,7 @@ impl Overlay {
         ),
         Metric::gauge(
             "millpond_overlay_bytes",
-            "Memory that they take: rows in whole words and 35 bytes each, or 51 in tables over nodes.",
+            "Memory that they take: rows in whole words and 39 bytes each, or 55 in tables over nodes.",
             |overlay: &Overlay| overlay.bytes() as f64,
         ),
         Metric::gauge(

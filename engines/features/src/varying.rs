@@ -4,7 +4,7 @@
 
 use crate::hash::{hash, shard_of};
 use crate::layer::{Layer, Said};
-use crate::overlay::{self, Hashed};
+use crate::overlay;
 use crate::prefetch::prefetch;
 use crate::rows::{Cell, Row};
 use crate::schema::{Numbers, ROW_BYTES_MAX, START_BYTES};
@@ -166,29 +166,22 @@ impl Table {
             hits: 0,
             bytes: 0,
         };
-        let mut scratch = Vec::new();
-        let mut fresh = now.as_ref().map(|now| (now, Hashed::<BLOCK>::new()));
+        let mut fresh = now.as_ref().map(overlay::Block::<BLOCK>::new);
         for keys in keys.chunks(BLOCK) {
-            let candidates = fresh.as_mut().map_or(0, |(now, hashed)| {
-                now.hash(keys, hashed);
-                now.candidates(hashed)
+            let hashes = self.prefetch_slots(keys);
+            let asked = fresh.as_mut().map_or(0, |fresh| {
+                fresh.seek(hashes.get(..keys.len()).unwrap_or_default())
             });
-            self.prefetch_slots(keys);
             for (place, &key) in keys.iter().enumerate() {
+                let begin = all.fresh.len();
                 let said = match &fresh {
-                    Some((now, hashed)) if candidates >> place & 1 == 1 => {
-                        now.said((key, hashed, place), &mut scratch)
-                    }
+                    Some(fresh) if asked >> place & 1 == 1 => fresh.said::<true>(place, key, &mut all.fresh),
                     _ => Said::Nothing,
                 };
                 let row = match said {
                     Said::Nothing => self.row(key).map(Found::InVersion),
                     Said::Removed => None,
-                    Said::Row(row) => {
-                        let begin = all.fresh.len();
-                        all.fresh.extend_from_slice(row);
-                        Some(Found::Fresh(begin, all.fresh.len()))
-                    }
+                    Said::Row(_) => Some(Found::Fresh(begin, all.fresh.len())),
                 };
                 let at = all.rows.len();
                 if let (Some(_), Some(bits)) = (row, found.get_mut(at / 8)) {
@@ -231,17 +224,16 @@ impl Table {
         cells.collect()
     }
 
-    /// Asks for the pilots of all keys, then for their slots, so that the cache misses overlap.
-    fn prefetch_slots(&self, keys: &[u64]) {
+    /// Asks for the pilots of all keys, then for their slots, so that the cache misses overlap. The keys' hashes.
+    fn prefetch_slots(&self, keys: &[u64]) -> [u64; BLOCK] {
+        let mut hashes = [0; BLOCK];
+        let places = hashes.iter_mut().zip(keys);
+        places.for_each(|(place, key)| *place = hash(*key));
+        let own = hashes.get(..keys.len()).unwrap_or_default();
         for views in self.layers().iter().filter_map(|layer| layer.views()) {
-            for &key in keys {
-                let hash = hash(key);
-                views.of(hash).prefetch_pilot(hash);
-            }
-            for &key in keys {
-                let hash = hash(key);
-                views.of(hash).slot(hash).prefetch();
-            }
+            own.iter().for_each(|hash| views.of(*hash).prefetch_pilot(*hash));
+            own.iter().for_each(|hash| views.of(*hash).slot(*hash).prefetch());
         }
+        hashes
     }
 }

@@ -54,8 +54,9 @@ struct Chunk {
 
 /// What was read of a cell, and may have been torn by a writer.
 #[derive(Clone, Copy)]
-pub(super) struct Copied {
-    number: u32,
+pub(super) struct Copied<'c> {
+    /// Its version now.
+    cell: &'c AtomicU64,
     version: u64,
     pub entry: Entry<()>,
 }
@@ -93,29 +94,28 @@ impl Cells {
     /// Asks for a cell that will be copied.
     #[inline]
     pub fn prefetch(&self, number: u32) {
-        let lines = self
-            .cell(number)
-            .into_iter()
-            .flat_map(|cell| cell.chunks(LINE_WORDS));
+        let cell = self.cell(number).unwrap_or_default();
         // A long row is followed by the processor itself.
-        lines.take(2).filter_map(<[_]>::first).for_each(prefetch);
+        for line in [cell.first(), cell.get(LINE_WORDS)] {
+            line.into_iter().for_each(prefetch);
+        }
     }
 
-    /// Copies a cell: its row too where the key is the `wanted` one. Nothing where none was ever.
+    /// Copies a cell: its row too, behind what is in `rows`, where the key is the `wanted` one. Nothing where none was ever.
     #[inline]
-    pub fn copy(&self, number: u32, wanted: Option<u64>, row: &mut Vec<u8>) -> Option<Copied> {
-        let [version, key, sequence, rest @ ..] = self.cell(number)? else {
+    pub fn copy(&self, number: u32, wanted: Option<u64>, rows: &mut Vec<u8>) -> Option<Copied<'_>> {
+        let [cell, key, sequence, rest @ ..] = self.cell(number)? else {
             return None;
         };
         let (stamp, words) = rest.split_at_checked(self.stamp_words)?;
-        let version = version.load(Ordering::Acquire);
+        let version = cell.load(Ordering::Acquire);
         let key = key.load(Ordering::Relaxed);
         let is_row = version & REMOVED == 0;
         if is_row && wanted == Some(key) {
-            self.copy_row(words, row);
+            self.copy_row(words, rows);
         }
         Some(Copied {
-            number,
+            cell,
             version,
             entry: Entry {
                 key,
@@ -172,14 +172,16 @@ impl Cells {
     }
 
     #[inline]
-    fn copy_row(&self, words: &[AtomicU64], row: &mut Vec<u8>) {
+    fn copy_row(&self, words: &[AtomicU64], rows: &mut Vec<u8>) {
+        let begin = rows.len();
         if self.row_bytes != VARYING {
-            row.resize(self.row_bytes, 0);
-            return copy_row(words, row);
+            rows.resize(begin + self.row_bytes, 0);
+            return copy_row(words, rows.get_mut(begin..).unwrap_or_default());
         }
         let place = words.first().map_or(0, |word| word.load(Ordering::Relaxed));
         // A torn one may say anything.
-        row.resize(length_in(place).min(ROW_BYTES_MAX), 0);
+        rows.resize(begin + length_in(place).min(ROW_BYTES_MAX), 0);
+        let row = rows.get_mut(begin..).unwrap_or_default();
         self.heap.copy((place >> LENGTH_BITS) as usize, row);
     }
 
@@ -251,12 +253,11 @@ impl Chunk {
     }
 }
 
-impl Copied {
+impl Copied<'_> {
     /// Whether the cell has been as it was copied until now. To be asked behind an acquire fence.
     #[inline]
-    pub fn is_still(&self, cells: &Cells) -> bool {
-        let version = cells.cell(self.number).and_then(<[_]>::first);
-        let version = version.map_or(UNWRITTEN, |version| version.load(Ordering::Relaxed));
+    pub fn is_still(&self) -> bool {
+        let version = self.cell.load(Ordering::Relaxed);
         version == self.version && version != UNWRITTEN
     }
 }

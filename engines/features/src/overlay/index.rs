@@ -11,8 +11,8 @@ use arc_swap::{ArcSwap, Guard};
 
 use super::cells::WORD_BYTES;
 use super::heap::CHUNK_WORDS;
-use super::seed::{Seed, Seeded};
-use super::slots::{GROUP, Slots, Spot};
+use super::seed::Seed;
+use super::slots::{GROUP, Slots, Sought, Spot};
 use super::stamp::Stamp;
 
 /// Groups of the smallest index, and behind the last home, or twice as many until all keys have a place.
@@ -20,8 +20,8 @@ const HOMES_MIN: usize = 8;
 const TAIL: usize = 8;
 /// Places that are used, of sixteen: with more a search would go over many groups.
 const USED_OF_16: usize = 13;
-/// What an entry's place takes: a seventh of a word and the number of a cell, twice over right after a growth.
-const PLACE_BYTES: u64 = 11;
+/// What an entry's place takes: a seventh of a word, the number of a cell and two bytes of the filter, twice over right after a growth.
+const PLACE_BYTES: u64 = 15;
 /// Cells that were left rest while so many others were: a reader in the midst of one finds it as it was.
 const RESTING: usize = 64;
 /// Left cells are given back where they are three of four, and more than those.
@@ -39,27 +39,6 @@ pub(crate) struct Entry<R = Box<[u8]>> {
     pub stamp: Stamp,
     /// As stored; none where the key was removed.
     pub row: Option<R>,
-}
-
-impl Entry<()> {
-    /// The same with its row, where it has one.
-    #[inline]
-    pub(super) fn with_row<R>(self, row: R) -> Entry<R> {
-        let Entry {
-            key,
-            sequence,
-            written_ms,
-            stamp,
-            ..
-        } = self;
-        Entry {
-            key,
-            sequence,
-            written_ms,
-            stamp,
-            row: self.row.map(|()| row),
-        }
-    }
 }
 
 /// The index.
@@ -80,6 +59,8 @@ pub(crate) struct Writer {
     slots: Arc<Slots>,
     /// How many eighths of groups have come to lead searches on since the index has these places. Keys that went leave them so.
     led: usize,
+    /// How many keys the filter of these places has had, with those that went.
+    added: usize,
     /// Cells that were written ever.
     cells: u32,
     /// Those of them that no place names, the longest left first.
@@ -110,6 +91,7 @@ impl Index {
             index: Arc::clone(&index),
             slots,
             led: 0,
+            added: 0,
             cells: 0,
             left: VecDeque::new(),
         };
@@ -147,15 +129,18 @@ impl Index {
 impl Writer {
     /// What was written of a key last, without its row.
     pub(crate) fn get(&self, key: u64) -> Option<Entry<()>> {
-        self.slots.head(key, self.slots.hash(key))
+        self.slots.head(key)
     }
 
     /// Asks for what writing these keys, 64 at most, reads first.
     pub(crate) fn prefetch(&self, keys: impl Iterator<Item = u64>) {
-        let hashes: Vec<Seeded> = keys.map(|key| self.slots.hash(key)).collect();
-        if hashes.len() > 1 {
-            hashes.iter().for_each(|hash| self.slots.prefetch(*hash));
-            self.slots.candidates::<64>(&hashes);
+        let (mut sought, mut asked) = ([Sought::default(); 64], 0_u64);
+        for (place, key) in sought.iter_mut().zip(keys) {
+            *place = self.slots.sought(self.slots.hash(key));
+            asked = asked << 1 | 1;
+        }
+        if asked > 1 {
+            self.slots.candidates(&mut sought, asked);
         }
     }
 
@@ -193,11 +178,14 @@ impl Writer {
                 let capacity = self.slots.capacity();
                 match spot {
                     Spot::Free(place)
-                        if entries < capacity * USED_OF_16 / 16 && self.led <= capacity / GROUP =>
+                        if entries < capacity * USED_OF_16 / 16
+                            && self.led <= capacity / GROUP
+                            && self.added < capacity =>
                     {
                         let cell = self.free_cell();
                         self.slots.cells.write(cell, entry);
-                        self.led += self.slots.occupy(place, hash, cell);
+                        self.led += self.slots.occupy(place, entry.key, cell);
+                        self.added += 1;
                     }
                     _ => self.move_all(false, words, Some(entry)),
                 }
@@ -238,6 +226,7 @@ impl Writer {
             let slots = Slots::new(self.slots.seed, kind, (homes, tail), (RESTING + 1, heap_words));
             if let Some(cells) = moved(&slots, &self.slots, more) {
                 self.led = 0;
+                self.added = cells as usize;
                 self.cells = cells;
                 self.left.clear();
                 self.slots = Arc::new(slots);
@@ -282,12 +271,11 @@ impl Writer {
 fn moved<R: AsRef<[u8]>>(to: &Slots, from: &Slots, more: Option<&Entry<R>>) -> Option<u32> {
     let cells = to.take_over(from)?;
     let Some(entry) = more else { return Some(cells) };
-    let hash = to.hash(entry.key);
-    let Spot::Free(place) = to.spot(entry.key, hash) else {
+    let Spot::Free(place) = to.spot(entry.key, to.hash(entry.key)) else {
         return None;
     };
     to.cells.write(cells, entry);
-    to.occupy(place, hash, cells);
+    to.occupy(place, entry.key, cells);
     Some(cells + 1)
 }
 
@@ -322,12 +310,12 @@ mod tests {
     fn sequence_of(index: &Index, key: u64) -> Option<u64> {
         let mut row = Vec::new();
         let slots = index.pin();
-        let hash = slots.hash(key);
-        let found = slots.find(key, hash, &mut row)?;
+        let found = slots.find_first::<true>(key, &mut row)?;
         let expected = entry(key, found.sequence);
-        assert_eq!(found.row, expected.row.as_deref());
+        assert_eq!(found.row.map(|()| &row), expected.row.as_ref());
         assert_eq!((found.key, found.written_ms), (key, expected.written_ms));
-        assert_eq!(slots.candidates::<1>(&[hash]), 1);
+        assert!(slots.may_have(crate::hash::hash(key)));
+        assert_eq!(slots.candidates(&mut [slots.sought(slots.hash(key))], 1), 1);
         Some(found.sequence)
     }
 
@@ -391,7 +379,7 @@ mod tests {
             }
             prop_assert_eq!(index.len(), model.len() as u64);
             prop_assert_eq!(index.bytes(), model.len() as u64 * index.entry_bytes());
-            prop_assert!([9 * 8 + 11, 11 * 8 + 11].contains(&index.entry_bytes()));
+            prop_assert!([9 * 8 + 15, 11 * 8 + 15].contains(&index.entry_bytes()));
             for cut in [0, 17, 50] {
                 let mut keys = all_keys(&index, (5, 20), cut);
                 keys.sort_unstable();
@@ -407,8 +395,11 @@ mod tests {
         let slots = index.pin();
         let absent: Vec<u64> = (1_000_000..1_100_000).collect();
         let candidates = absent.chunks(64).map(|keys| {
-            let hashes: Vec<Seeded> = keys.iter().map(|key| slots.hash(*key)).collect();
-            slots.candidates::<64>(&hashes).count_ones()
+            let mut sought = [Sought::default(); 64];
+            let places = sought.iter_mut().zip(keys);
+            places.for_each(|(place, key)| *place = slots.sought(slots.hash(*key)));
+            let asked = u64::MAX >> (64 - keys.len());
+            slots.candidates(&mut sought, asked).count_ones()
         });
         // A tag of one in 255, of seven places or a few more.
         assert!(candidates.sum::<u32>() < 4_000);

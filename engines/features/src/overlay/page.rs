@@ -52,7 +52,7 @@ impl Overlay {
     /// Whether it has an upsert of that stamp of a key, or a newer one.
     pub fn has(&self, key: u64, stamp: Stamp) -> bool {
         let slots = self.state.index.pin();
-        let found = slots.head(key, slots.hash(key));
+        let found = slots.head(key);
         found.is_some_and(|entry| entry.stamp >= stamp)
     }
 
@@ -72,27 +72,27 @@ impl Overlay {
         let (found, next) = slots.keys_from(position, (rows_max.max(1), PLACES_MAX), CUT, is_asked);
         // More may come than were asked for: all that look alike in a position, and a run of places without a gap.
         let mut last = found.get(rows_max.max(1) - 1).map(|(cut, _)| *cut);
-        let (mut scratch, mut rows, mut bytes, mut before) = (Vec::new(), Vec::new(), 0, None);
+        let (mut row, mut rows, mut bytes, mut before) = (Vec::new(), Vec::new(), 0, None);
         for &(cut, key) in &found {
             if last.is_some_and(|last| cut > last) {
                 break;
             }
-            let Some(entry) = slots.find(key, slots.hash(key), &mut scratch) else {
+            row.clear();
+            let Some(entry) = slots.find_first::<true>(key, &mut row) else {
                 continue;
             };
-            let row_bytes = entry.row.map_or(0, <[u8]>::len);
-            if bytes + row_bytes > bytes_max
+            if bytes + row.len() > bytes_max
                 && let Some(whole) = before.filter(|before| *before < cut)
             {
                 last = Some(whole);
                 break;
             }
-            bytes += row_bytes;
+            bytes += row.len();
             before = Some(cut);
             rows.push(FreshRow {
                 key,
                 stamp: entry.stamp,
-                row: entry.row.map(Box::from),
+                row: entry.row.map(|()| Box::from(row.as_slice())),
             });
         }
         let is_left = |last: &u64| found.last().is_some_and(|(cut, _)| cut > last);

@@ -5,7 +5,9 @@
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
+use super::block::ones;
 use super::cells::Cells;
+use super::filter::Filter;
 use super::index::Entry;
 use super::seed::{Seed, Seeded};
 use crate::hash::hash;
@@ -32,7 +34,23 @@ pub(crate) struct Slots {
     tags: Box<[AtomicU64]>,
     /// Of each place the number of its cell and one.
     numbers: Box<[AtomicU32]>,
+    filter: Filter,
     pub(super) cells: Cells,
+}
+
+/// A key that is looked for: a group, and in it the places that may be its by their tags, each a bit.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Sought {
+    hash: Seeded,
+    group: usize,
+    same: u64,
+}
+
+impl Sought {
+    #[inline(always)]
+    fn place(&self) -> usize {
+        place_in(self.group, self.same)
+    }
 }
 
 /// Where a key is, or may come: to an empty place, behind groups that do not all know it yet.
@@ -58,6 +76,7 @@ impl Slots {
             homes: homes as u64,
             tags: (0..groups).map(|_| AtomicU64::new(0)).collect(),
             numbers: (0..places).map(|_| AtomicU32::new(NO_CELL)).collect(),
+            filter: Filter::new(homes * GROUP),
             cells: Cells::new(row_bytes, has_stamps, places + cells_beside, heap_words),
         }
     }
@@ -93,114 +112,104 @@ impl Slots {
             .map_or(NO_CELL, |number| number.load(Ordering::Acquire))
     }
 
-    /// Asks for the tags of a key's first group.
+    /// Where a key is looked for first, which is asked for.
     #[inline]
-    pub(crate) fn prefetch(&self, hash: Seeded) {
-        if let Some(tags) = self.tags.get(self.home(hash)) {
+    pub(crate) fn sought(&self, hash: Seeded) -> Sought {
+        let group = self.home(hash);
+        if let Some(tags) = self.tags.get(group) {
             prefetch(tags);
         }
+        Sought { hash, group, same: 0 }
     }
 
-    /// Of at most `KEYS` keys, by their hashes, those that may be there: key i is bit i. Most keys that are not there are not among them.
-    /// What these have is asked for ahead.
-    #[inline]
-    pub(crate) fn candidates<const KEYS: usize>(&self, hashes: &[Seeded]) -> u64 {
-        const { assert!(KEYS <= u64::BITS as usize, "a bit for each") };
-        let hashes = hashes.get(..KEYS).unwrap_or(hashes);
-        let mut asked = 0_u64;
-        // Without a branch: which keys go on is not to be foreseen.
-        for &hash in hashes.iter().rev() {
-            let tags = self.tags_of(self.home(hash)).unwrap_or_default();
-            asked = asked << 1 | u64::from(places_of(tag(hash), tags) | tags & behind_bit(hash) != 0);
-        }
-        match asked {
-            0 => 0,
-            asked => self.placed::<KEYS>(hashes, asked),
-        }
+    /// Whether a key of this hash, which is that of the format, may be there.
+    #[inline(always)]
+    pub(crate) fn may_have(&self, hash: u64) -> bool {
+        self.filter.may_have(hash)
     }
 
-    /// Those of them that have a place by their tag.
-    fn placed<const KEYS: usize>(&self, hashes: &[Seeded], mut asked: u64) -> u64 {
-        let (mut candidates, mut places) = (0_u64, [0; KEYS]);
-        let mut free = places.iter_mut();
-        while asked != 0 {
-            let at = asked.trailing_zeros();
-            asked &= asked - 1;
-            let place = hashes.get(at as usize).and_then(|hash| self.candidate(*hash));
-            if let Some(place) = place {
+    /// Of the keys that are asked for those that have a place by their tag; key i is bit i. What these have is asked for ahead.
+    pub(crate) fn candidates<const KEYS: usize>(&self, sought: &mut [Sought; KEYS], asked: u64) -> u64 {
+        let mut candidates = 0;
+        for at in ones(asked) {
+            let Some(sought) = sought.get_mut(at) else { break };
+            if self.go_on(sought) {
                 candidates |= 1 << at;
-                self.numbers.get(place).into_iter().for_each(prefetch);
-                free.next().into_iter().for_each(|free| *free = place);
+                self.numbers.get(sought.place()).into_iter().for_each(prefetch);
             }
         }
-        for place in places.iter().take(candidates.count_ones() as usize) {
-            let number = self.number_at(*place).checked_sub(1);
+        for sought in ones(candidates).filter_map(|at| sought.get(at)) {
+            let number = self.number_at(sought.place()).checked_sub(1);
             number.into_iter().for_each(|number| self.cells.prefetch(number));
         }
         candidates
     }
 
-    /// The first place that may be a key's by its tag.
+    /// Goes on to the next place that may be the key's by its tag, if there is one.
     #[inline]
-    fn candidate(&self, hash: Seeded) -> Option<usize> {
-        let mut group = self.home(hash);
-        loop {
-            let tags = self.tags_of(group)?;
-            let same = places_of(tag(hash), tags);
-            if same != 0 {
-                return Some(place_in(group, same));
+    fn go_on(&self, sought: &mut Sought) -> bool {
+        let mut tags = self.tags_of(sought.group);
+        if sought.same == 0 {
+            sought.same = tags.map_or(0, |tags| places_of(tag(sought.hash), tags));
+        } else {
+            sought.same &= sought.same - 1;
+        }
+        while sought.same == 0 {
+            if !tags.is_some_and(|tags| is_behind(sought.hash, tags)) {
+                return false;
             }
-            if !is_behind(hash, tags) {
+            sought.group += 1;
+            tags = self.tags_of(sought.group);
+            sought.same = tags.map_or(0, |tags| places_of(tag(sought.hash), tags));
+        }
+        true
+    }
+
+    /// The entry of a key, if there is one, with its row behind what is in `rows` where that is wanted. `sought` stands at the first
+    /// place that may be the key's.
+    #[inline]
+    pub(crate) fn find<const ROWS: bool>(
+        &self,
+        key: u64,
+        mut sought: Sought,
+        rows: &mut Vec<u8>,
+    ) -> Option<Entry<()>> {
+        loop {
+            let found = self.entry_at(sought.place(), ROWS.then_some(key), rows);
+            if let Some(entry) = found.filter(|entry| entry.key == key) {
+                return Some(entry);
+            }
+            if !self.go_on(&mut sought) {
                 return None;
             }
-            group += 1;
         }
     }
 
-    /// The entry of a key, if there is one; its row is in `row` then.
-    #[inline]
-    pub(crate) fn find<'r>(&self, key: u64, hash: Seeded, row: &'r mut Vec<u8>) -> Option<Entry<&'r [u8]>> {
-        let found = self.entry(key, hash, Some(key), row)?;
-        Some(found.with_row(row))
+    /// The same of a key that was not sought.
+    pub(crate) fn find_first<const ROWS: bool>(&self, key: u64, rows: &mut Vec<u8>) -> Option<Entry<()>> {
+        let mut sought = self.sought(self.hash(key));
+        let may_be_there = self.go_on(&mut sought);
+        may_be_there.then(|| self.find::<ROWS>(key, sought, rows))?
     }
 
-    /// The same without its row.
-    pub(crate) fn head(&self, key: u64, hash: Seeded) -> Option<Entry<()>> {
-        self.entry(key, hash, None, &mut Vec::new())
+    /// The entry of a key, if there is one, without its row.
+    pub(crate) fn head(&self, key: u64) -> Option<Entry<()>> {
+        self.find_first::<false>(key, &mut Vec::new())
     }
 
-    #[inline]
-    fn entry(&self, key: u64, hash: Seeded, wanted: Option<u64>, row: &mut Vec<u8>) -> Option<Entry<()>> {
-        let mut group = self.home(hash);
-        loop {
-            let tags = self.tags_of(group)?;
-            let mut same = places_of(tag(hash), tags);
-            while same != 0 {
-                let found = self.entry_at(place_in(group, same), wanted, row);
-                if let Some(entry) = found.filter(|entry| entry.key == key) {
-                    return Some(entry);
-                }
-                same &= same - 1;
-            }
-            if !is_behind(hash, tags) {
-                return None;
-            }
-            group += 1;
-        }
-    }
-
-    /// The entry of a place. Its row is put into `row` where the key is the `wanted` one.
+    /// The entry of a place. Its row comes behind what is in `rows` where the key is the `wanted` one.
     ///
     /// A cell is written anew only once its place names another; then the place is asked again. So nobody waits for a writer that
     /// stands still.
     #[inline]
-    fn entry_at(&self, place: usize, wanted: Option<u64>, row: &mut Vec<u8>) -> Option<Entry<()>> {
-        let named = self.numbers.get(place)?;
+    fn entry_at(&self, place: usize, wanted: Option<u64>, rows: &mut Vec<u8>) -> Option<Entry<()>> {
+        let (named, begin) = (self.numbers.get(place)?, rows.len());
         loop {
+            rows.truncate(begin);
             let number = named.load(Ordering::Acquire);
-            let copied = self.cells.copy(number.checked_sub(1)?, wanted, row)?;
+            let copied = self.cells.copy(number.checked_sub(1)?, wanted, rows)?;
             fence(Ordering::Acquire);
-            if named.load(Ordering::Relaxed) == number && copied.is_still(&self.cells) {
+            if named.load(Ordering::Relaxed) == number && copied.is_still() {
                 return Some(copied.entry);
             }
             std::hint::spin_loop();
@@ -246,8 +255,9 @@ impl Slots {
     }
 
     /// Lets a key have an empty place, which names its cell; how many eighths of groups lead behind these now that did not before. The writer's.
-    pub(super) fn occupy(&self, place: usize, hash: Seeded, cell: u32) -> usize {
-        let mut led = 0;
+    pub(super) fn occupy(&self, place: usize, key: u64, cell: u32) -> usize {
+        self.filter.add(hash(key));
+        let (mut led, hash) = (0, self.hash(key));
         for tags in self.tags.get(self.home(hash)..place / GROUP).unwrap_or_default() {
             let before = tags.load(Ordering::Relaxed);
             led += usize::from(!is_behind(hash, before));
@@ -289,12 +299,11 @@ impl Slots {
             else {
                 continue;
             };
-            let hash = self.hash(entry.key);
-            let Spot::Free(place) = self.spot(entry.key, hash) else {
+            let Spot::Free(place) = self.spot(entry.key, self.hash(entry.key)) else {
                 return None;
             };
             self.cells.write_as(count, &from.cells, cell);
-            self.occupy(place, hash, count);
+            self.occupy(place, entry.key, count);
             count += 1;
         }
         Some(count)

@@ -6,10 +6,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use super::index::{Entry, Pinned};
-use super::seed::Seeded;
+use super::slots::Sought;
 use super::stored::row_bytes_of;
 use super::{Overlay, is_old};
-use crate::hash::hash;
 use crate::layer::Said;
 use crate::scan::{SLOTS_A_KEY, SLOTS_BESIDE};
 use crate::table::Table;
@@ -34,32 +33,9 @@ pub(crate) struct View {
 /// A view for one lookup.
 pub(crate) struct Now<'a> {
     view: &'a View,
-    slots: Pinned,
+    pub(super) slots: Pinned,
     /// Read once it is asked for: most lookups find nothing that could be too old.
     now_ms: Cell<Option<u64>>,
-}
-
-/// The hashes of a block of keys, each made once: as the versions have it, and as the overlay has.
-pub(crate) struct Hashed<const KEYS: usize> {
-    of_versions: [u64; KEYS],
-    own: [Seeded; KEYS],
-    len: usize,
-}
-
-impl<const KEYS: usize> Hashed<KEYS> {
-    pub(crate) fn new() -> Hashed<KEYS> {
-        Hashed {
-            of_versions: [0; KEYS],
-            own: [Seeded::default(); KEYS],
-            len: 0,
-        }
-    }
-
-    /// The hash that versions have of the key at a place of the block.
-    #[inline]
-    pub(crate) fn of_version(&self, at: usize) -> u64 {
-        self.of_versions.get(at).copied().unwrap_or_default()
-    }
 }
 
 impl View {
@@ -100,58 +76,34 @@ impl Now<'_> {
         now_ms
     }
 
-    /// Hashes the keys of a block, and asks for what [`Now::candidates`] of them reads.
+    /// What it says of a key that was sought; its row comes behind what is in `rows`, and has no bytes without `ROWS`.
     #[inline]
-    pub(crate) fn hash<const KEYS: usize>(&self, keys: &[u64], hashed: &mut Hashed<KEYS>) {
-        let places = hashed.of_versions.iter_mut().zip(&mut hashed.own);
-        for ((of_versions, own), key) in places.zip(keys) {
-            *of_versions = hash(*key);
-            *own = self.slots.seed.mix(*of_versions);
-            self.slots.prefetch(*own);
-        }
-        hashed.len = keys.len().min(KEYS);
-    }
-
-    /// Of the keys those that it may say something of: key i is bit i. What it has of these is asked for ahead.
-    #[inline]
-    pub(crate) fn candidates<const KEYS: usize>(&self, hashed: &Hashed<KEYS>) -> u64 {
-        let hashes = hashed.own.get(..hashed.len);
-        self.slots.candidates::<KEYS>(hashes.unwrap_or_default())
-    }
-
-    /// What it says of the key of a block that stands at a place there; `scratch` is for its row.
-    #[inline]
-    pub(crate) fn said<'r, const KEYS: usize>(
+    pub(super) fn said_by<'r, const ROWS: bool>(
         &self,
-        (key, hashed, at): (u64, &Hashed<KEYS>, usize),
-        scratch: &'r mut Vec<u8>,
+        key: u64,
+        sought: Sought,
+        rows: &'r mut Vec<u8>,
     ) -> Said<'r> {
-        match hashed.own.get(at) {
-            Some(hash) => self.said_by(key, *hash, scratch),
-            None => Said::Nothing,
-        }
+        let begin = rows.len();
+        self.said(self.slots.find::<ROWS>(key, sought, rows), begin, rows)
     }
 
-    /// The same of one key.
-    pub(crate) fn said_of<'r>(&self, key: u64, scratch: &'r mut Vec<u8>) -> Said<'r> {
-        self.said_by(key, self.slots.hash(key), scratch)
+    /// The same of any key.
+    pub(crate) fn said_of<'r, const ROWS: bool>(&self, key: u64, rows: &'r mut Vec<u8>) -> Said<'r> {
+        let begin = rows.len();
+        self.said(self.slots.find_first::<ROWS>(key, rows), begin, rows)
     }
 
     #[inline]
-    fn said_by<'r>(&self, key: u64, hash: Seeded, scratch: &'r mut Vec<u8>) -> Said<'r> {
-        let found = self.slots.find(key, hash, scratch);
-        match found.filter(|entry| self.shows(entry)) {
+    fn said<'r>(&self, found: Option<Entry<()>>, begin: usize, rows: &'r mut Vec<u8>) -> Said<'r> {
+        match found {
             None => Said::Nothing,
-            Some(entry) => entry.row.map_or(Said::Removed, Said::Row),
-        }
-    }
-
-    /// The same, of a row that it has no bytes.
-    pub(crate) fn said_without_row(&self, key: u64) -> Said<'static> {
-        let found = self.slots.head(key, self.slots.hash(key));
-        match found.filter(|entry| self.shows(entry)) {
-            None => Said::Nothing,
-            Some(entry) => entry.row.map_or(Said::Removed, |()| Said::Row(&[])),
+            Some(entry) if !self.shows(&entry) => {
+                rows.truncate(begin);
+                Said::Nothing
+            }
+            Some(Entry { row: None, .. }) => Said::Removed,
+            Some(_) => Said::Row(rows.get(begin..).unwrap_or_default()),
         }
     }
 
@@ -196,7 +148,7 @@ impl Table {
         let Some(now) = self.view.as_ref().and_then(View::now) else {
             return of_version();
         };
-        match now.said_of(key, &mut Vec::new()) {
+        match now.said_of::<true>(key, &mut Vec::new()) {
             Said::Nothing => of_version(),
             Said::Row(row) => Some(row.to_vec()),
             Said::Removed => None,
@@ -222,7 +174,7 @@ impl Table {
         if position & IN_OVERLAY == 0 {
             let next = self.scan_version(position, keys_max, keys);
             let mut kept = keys.split_off(first);
-            kept.retain(|key| !matches!(now.said_without_row(*key), Said::Removed));
+            kept.retain(|key| !matches!(now.said_of::<false>(*key, &mut Vec::new()), Said::Removed));
             keys.append(&mut kept);
             return Some(next.unwrap_or(now.position(0)));
         }

@@ -137,10 +137,10 @@ fn what_was_replaced_takes_no_more_than_as_much_again() {
         let rows: Vec<_> = (0..20).map(|key| (key, vec![turn; 2001])).collect();
         upsert(&bed, &rows, &[]).unwrap();
     }
-    assert_eq!(bed.overlay().bytes(), 20 * (4 * 8 + 11 + 2008));
+    assert_eq!(bed.overlay().bytes(), 20 * (4 * 8 + 15 + 2008));
     assert_eq!(rows_of(&bed, &[7, 99]), [Some(vec![199; 2001]), None]);
     upsert(&bed, &[(1, vec![])], &(2..20).collect::<Vec<_>>()).unwrap();
-    assert_eq!(bed.overlay().bytes(), 20 * (4 * 8 + 11) + 2008);
+    assert_eq!(bed.overlay().bytes(), 20 * (4 * 8 + 15) + 2008);
     assert_eq!(rows_of(&bed, &[1, 2]), [Some(vec![]), None]);
 }
 
@@ -154,10 +154,10 @@ fn a_full_overlay_counts_the_bytes_of_rows() {
     let UpsertError::Full { bytes, more, .. } = refused else {
         panic!("{refused}");
     };
-    assert_eq!((bytes, more), (43 + 904, 43 + 104));
+    assert_eq!((bytes, more), (47 + 904, 47 + 104));
     upsert(&bed, &[(1, vec![3; 890])], &[]).unwrap();
     upsert(&bed, &[], &[1]).unwrap();
-    assert_eq!(bed.overlay().bytes(), 43);
+    assert_eq!(bed.overlay().bytes(), 47);
     upsert(&bed, &[(2, vec![2; 100])], &[]).unwrap();
 }
 
