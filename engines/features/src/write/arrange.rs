@@ -6,7 +6,8 @@
 use std::io::Write;
 use std::path::Path;
 
-use super::pilots::{Bits, in_order, pilots};
+use super::buckets::Buckets;
+use super::pilots::{Bits, pilots};
 use super::section::Section;
 use super::varying::Lengths;
 use crate::error::Error;
@@ -102,13 +103,9 @@ impl Keys {
             for spread in &mut spreads {
                 *spread = spread.wrapping_mul(FIRST_SEED);
             }
-            spreads = in_order(spreads);
-            if let Some(pair) = spreads.windows(2).find(|pair| pair[0] == pair[1]) {
-                let key = places.key_of(pair[0]);
-                return Err(Error::DuplicateKey { key });
-            }
-            if let Some(pilots) = pilots(&spreads, places) {
-                let filler = spreads.first().map_or(0, |&spread| places.key_of(spread));
+            let buckets = Buckets::of(spreads, places);
+            if let Some(pilots) = pilots(&buckets, places) {
+                let filler = buckets.lowest().map_or(0, |spread| places.key_of(spread));
                 return Ok(Arrangement {
                     keep_first: false,
                     lengths: None,
@@ -118,6 +115,12 @@ impl Keys {
                     filler,
                 });
             }
+            // No pilot gives two slots to one key.
+            if let Some(spread) = buckets.met_twice() {
+                let key = places.key_of(spread);
+                return Err(Error::DuplicateKey { key });
+            }
+            spreads = buckets.into_spreads();
             places.seed = places.seed.wrapping_mul(FIRST_SEED);
         }
         Err(no_arrangement())

@@ -2,88 +2,45 @@
 //!
 //! Knows keys by their spread hashes alone. Invariant: the pilots follow from the hashes alone, and each is the lowest that fits.
 
+use super::buckets::Buckets;
 use crate::hash::Places;
 
-/// Pilots that are tried together: whether slots are free is then no question that the processor has to guess.
-const TRIES: u16 = 8;
-/// Hashes of a part that is put in order at a time, about as many as the nearest cache holds.
-const PART: usize = 2048;
-/// Parts at most.
-const PARTS_BITS_MAX: u32 = 12;
+/// Pilots that are tried together at most: a bit for each.
+const TRIES_MAX: u32 = 64;
+/// Below so many pilots that a bucket takes on average, they are tried one by one.
+const TRIES_ALONE: f64 = 8.0;
+/// Members of a bucket that are asked about all pilots at hand; the others only of pilots that suit these.
+const SIFTED: usize = 16;
 
-/// Puts hashes, which are spread evenly, in their order.
-pub(super) fn in_order(mut hashes: Vec<u64>) -> Vec<u64> {
-    let bits = (hashes.len() / PART)
-        .checked_ilog2()
-        .unwrap_or(0)
-        .min(PARTS_BITS_MAX);
-    if bits == 0 {
-        hashes.sort_unstable();
-        return hashes;
-    }
-    let part = |hash: u64| (hash >> (u64::BITS - bits)) as usize;
-    let mut ends = vec![0_usize; 1 << bits];
-    hashes.iter().for_each(|&hash| ends[part(hash)] += 1);
-    let mut begin = 0;
-    for end in &mut ends {
-        begin += std::mem::replace(end, begin);
-    }
-    let mut parted = vec![0; hashes.len()];
-    for &hash in &hashes {
-        let at = &mut ends[part(hash)];
-        parted[*at] = hash;
-        *at += 1;
-    }
-    let mut begin = 0;
-    for end in ends {
-        parted[begin..end].sort_unstable();
-        begin = end;
-    }
-    parted
-}
-
-/// The lowest pilot of each bucket that has no key of it meet another's, the largest buckets first; `None` where a bucket
-/// has no such pilot. The hashes are in order, so those of a bucket lie together.
-pub(super) fn pilots(spreads: &[u64], places: Places) -> Option<Vec<u16>> {
+/// The lowest pilot of each bucket that has no key of it meet another's, the largest buckets first, then by number; `None` where a
+/// bucket has no such pilot, as one with a key that is there twice.
+pub(super) fn pilots(buckets: &Buckets, places: Places) -> Option<Vec<u16>> {
     let mut pilots = vec![0; places.buckets as usize];
     let mut taken = Bits::new(places.slots);
     let mut slots = Vec::new();
-    for members in by_size(spreads, places) {
-        let pilot = taken.lowest(members, places, &mut slots)?;
-        let bucket = members.first().map(|&spread| places.bucket(spread))?;
-        *pilots.get_mut(bucket as usize)? = pilot;
+    let mut placed = 0;
+    let by_size = buckets.by_size();
+    for (size, begins) in by_size.each() {
+        let rows = (size * begins.len()) as u64;
+        let tries = tries(size, placed + rows / 2, places.slots);
+        placed += rows;
+        for members in by_size.members(size, begins) {
+            let pilot = taken.lowest(members, places, tries, &mut slots)?;
+            let bucket = members.first().map(|&spread| places.bucket(spread))?;
+            *pilots.get_mut(bucket as usize)? = pilot;
+        }
     }
     Some(pilots)
 }
 
-/// The buckets that have keys, the largest first, then by number.
-fn by_size(spreads: &[u64], places: Places) -> impl Iterator<Item = &[u64]> {
-    let same_bucket = move |a: &u64, b: &u64| places.bucket(*a) == places.bucket(*b);
-    let mut counts: Vec<u32> = Vec::new();
-    for members in spreads.chunk_by(same_bucket) {
-        if counts.len() <= members.len() {
-            counts.resize(members.len() + 1, 0);
-        }
-        counts[members.len()] += 1;
+/// How many pilots to try together for a bucket of `size`: about half of those that one takes on average, as a power of two.
+fn tries(size: usize, taken: u64, slots: u64) -> u32 {
+    let free = 1.0 - taken as f64 / slots.max(1) as f64;
+    let average = free.powi(size.min(SIFTED) as i32).recip();
+    if average < TRIES_ALONE {
+        return 1;
     }
-    // Where the buckets of a size begin, counted from the largest.
-    let mut begins = vec![0; counts.len()];
-    let mut total = 0_u32;
-    for (begin, count) in begins.iter_mut().zip(&counts).rev() {
-        *begin = total;
-        total += count;
-    }
-    let mut order = vec![(0_u32, 0_u32); total as usize];
-    let mut begin = 0;
-    for members in spreads.chunk_by(same_bucket) {
-        let at = &mut begins[members.len()];
-        order[*at as usize] = (begin, members.len() as u32);
-        *at += 1;
-        begin += members.len() as u32;
-    }
-    order
-        .into_iter()
-        .filter_map(|(begin, len)| spreads.get(begin as usize..)?.get(..len as usize))
+    1 << (average / 2.0).min(TRIES_MAX.into()).log2() as u32
 }
 
 /// A bit for each slot of some.
@@ -99,24 +56,53 @@ impl Bits {
         Bits(bits)
     }
 
-    /// Takes the slots that the lowest pilot gives a bucket of which all are free and no two the same. `slots` is scratch.
-    fn lowest(&mut self, members: &[u64], places: Places, slots: &mut Vec<u64>) -> Option<u16> {
-        let first_member = *members.first()?;
-        (0..=u16::MAX).step_by(TRIES.into()).find_map(|first| {
-            let mut free = 0_u32;
-            for at in 0..TRIES {
-                let is_taken = self.has(places.slot(first_member, first + at));
-                free |= u32::from(!is_taken) << at;
+    /// Takes the slots that the lowest pilot gives a bucket of which all are free and no two the same. As many pilots are tried
+    /// together as `tries` says, a power of two: whether their slots are free is then no question that the processor has to guess.
+    /// `slots` is scratch.
+    fn lowest(&mut self, members: &[u64], places: Places, tries: u32, slots: &mut Vec<u64>) -> Option<u16> {
+        if tries == 1 {
+            return (0..=u16::MAX).find(|&pilot| self.take(members, pilot, places, slots));
+        }
+        let (&first_member, others) = members.split_first()?;
+        let sifted = others.get(..SIFTED - 1).unwrap_or(others);
+        (0..=u16::MAX).step_by(tries as usize).find_map(|first| {
+            let mut fit = self.free_of(first_member, places, first, tries);
+            for &member in sifted {
+                fit = self.free_among(fit, member, places, first);
             }
-            while free != 0 {
-                let pilot = first + free.trailing_zeros() as u16;
+            while fit != 0 {
+                let pilot = first + fit.trailing_zeros() as u16;
                 if self.take(members, pilot, places, slots) {
                     return Some(pilot);
                 }
-                free &= free - 1;
+                fit &= fit - 1;
             }
             None
         })
+    }
+
+    /// Which pilots from `first` on give a key a free slot, a bit for each of `tries`.
+    #[inline(always)]
+    fn free_of(&self, spread: u64, places: Places, first: u16, tries: u32) -> u64 {
+        let free = (0..tries as u16).fold(0, |free: u64, at| {
+            let is_free = !self.has(places.slot(spread, first + at));
+            (free >> 1) | (u64::from(is_free) << 63)
+        });
+        free >> (TRIES_MAX - tries)
+    }
+
+    /// Which pilots of those in `fit` give a key a free slot.
+    #[inline(always)]
+    fn free_among(&self, mut fit: u64, spread: u64, places: Places, first: u16) -> u64 {
+        let mut free = 0;
+        while fit != 0 {
+            let pilot = first + fit.trailing_zeros() as u16;
+            let others = fit & (fit - 1);
+            // No branch depends on what is free.
+            free |= (fit ^ others) & u64::from(self.has(places.slot(spread, pilot))).wrapping_sub(1);
+            fit = others;
+        }
+        free
     }
 
     /// Takes the slots that a pilot gives a bucket, if all are free and no two the same.
@@ -170,18 +156,6 @@ mod tests {
     use crate::hash::hash;
 
     #[test]
-    fn hashes_are_put_in_order() {
-        for count in [0, 1, 2, PART - 1, PART * 2, PART * 9 + 1] {
-            for spread in [hash as fn(u64) -> u64, |key| key, |key| key << 60] {
-                let hashes: Vec<u64> = (0..count as u64).rev().map(spread).collect();
-                let mut expected = hashes.clone();
-                expected.sort_unstable();
-                assert_eq!(in_order(hashes), expected, "{count} hashes");
-            }
-        }
-    }
-
-    #[test]
     fn slots_that_are_not_set_are_visited() {
         for slots in [0, 1, 63, 64, 65, 130] {
             let mut bits = Bits::new(slots);
@@ -216,7 +190,10 @@ mod tests {
                 slots.len() == members.len() && slots.iter().all(|&slot| !bits.has(slot))
             };
             let expected = (0..=u16::MAX).find(|&pilot| fits(pilot));
-            assert_eq!(bits.lowest(&members, places, &mut Vec::new()), expected);
+            for tries in [1, 2, 16, 64] {
+                let mut bits = Bits(bits.0.clone());
+                assert_eq!(bits.lowest(&members, places, tries, &mut Vec::new()), expected);
+            }
         }
     }
 
@@ -229,9 +206,9 @@ mod tests {
             buckets: 2000,
             slots: 2001,
         };
-        assert!(pilots(&spreads, places).is_some());
+        assert!(pilots(&Buckets::of(spreads.clone(), places), places).is_some());
         // Two keys cannot share one slot, whatever the pilot.
         let places = Places { slots: 1, ..places };
-        assert!(pilots(&spreads[..2], places).is_none());
+        assert!(pilots(&Buckets::of(spreads[..2].to_vec(), places), places).is_none());
     }
 }
