@@ -46,6 +46,7 @@ mod manifest;
 mod map;
 mod node_share;
 mod overlay;
+mod pages;
 mod prefetch;
 mod projection;
 mod received;

@@ -9,6 +9,7 @@ mod buckets;
 mod cells;
 mod compact;
 mod finish;
+mod gather;
 mod incoming;
 mod journal;
 mod pilots;

@@ -3,7 +3,7 @@
 //! The method is hash and displace (Belazzougui, Botelho and Dietzfelbinger, 2009), as docs/formats/feature-shard.md has
 //! it. Knows nothing of columns. Invariant: the bytes follow from the keys and rows alone, not from their order.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use super::buckets::Buckets;
@@ -12,7 +12,8 @@ use super::section::Section;
 use super::varying::Lengths;
 use crate::error::Error;
 use crate::hash::{Places, hash, key_of};
-use crate::header::{Header, HeapSection, KEY_BYTES, SHARD_ROWS_MAX};
+use crate::header::{Header, HeapSection, KEY_BYTES, Layout, SHARD_ROWS_MAX};
+use crate::pages::Pages;
 use crate::prefetch::prefetch;
 
 /// Seeds are powers of the first, so that hashes spread by one become those of the next by a multiplication.
@@ -137,7 +138,7 @@ pub(crate) struct Arrangement {
     places: Places,
     pilots: Vec<u16>,
     /// The key that slots without one have: its own slot is another.
-    filler: u64,
+    pub(super) filler: u64,
 }
 
 /// Hands every slot of a shard, a key and its row, to the visitor it is given, one or several behind each other. Of slots of the
@@ -159,11 +160,40 @@ impl Arrangement {
         slots: &mut Slots<'_>,
         mut kept: Option<&mut Kept<'_>>,
     ) -> Result<Header, Error> {
+        let (mut header, layout) = self.header(identity)?;
+        let mut section = Section::new(out);
+        let written = self.write_pilots(&mut section, &layout);
+        header.pilots_checksum = written.map_err(Error::io("write", path))?;
+        let slot_bytes = header.slot_bytes();
+        let pass_slots = (memory_bytes / slot_bytes).max(1) as u64;
+        let (mut begin, mut heap_at) = (0, 0);
+        while begin < self.places.slots {
+            let end = self.places.slots.min(begin.saturating_add(pass_slots));
+            let range = begin..end;
+            let image_bytes = (end - begin) as usize * slot_bytes;
+            let mut image = Pages::zeroed(image_bytes).map_err(Error::io("write", path))?;
+            self.fill(&mut image, range, slot_bytes, slots)?;
+            if let Some(lengths) = &self.lengths {
+                lengths.write_starts(&mut heap_at, begin..end, image.chunks_exact_mut(slot_bytes));
+            }
+            if let Some(kept) = &mut kept {
+                self.each_kept(begin, image.chunks_exact(slot_bytes), *kept);
+            }
+            section.write(&image).map_err(Error::io("write", path))?;
+            begin = end;
+        }
+        let ended = section.end(layout.slots_bytes);
+        header.slots_checksum = ended.map_err(Error::io("write", path))?;
+        Ok(header)
+    }
+
+    /// The header without checksums.
+    pub(super) fn header(&self, identity: Identity) -> Result<(Header, Layout), Error> {
         let heap = self.lengths.as_ref().map(|lengths| HeapSection {
             bytes: lengths.sum(),
             checksum: 0,
         });
-        let mut header = Header {
+        let header = Header {
             format: identity.format,
             heap,
             shard: identity.shard,
@@ -176,48 +206,32 @@ impl Arrangement {
             pilots_checksum: 0,
             slots_checksum: 0,
         };
-        let layout = header
-            .layout()
-            .ok_or_else(|| Error::argument("rows", "a shard below 2^64 bytes", self.rows))?;
-        let mut section = Section::new(out);
-        let mut written = self
-            .pilots
-            .chunks(BUFFER_BYTES)
-            .try_for_each(|pilots| {
-                let bytes: Vec<u8> = pilots.iter().flat_map(|pilot| pilot.to_le_bytes()).collect();
-                section.write(&bytes)
-            })
-            .and_then(|()| section.end(layout.pilots_bytes));
-        header.pilots_checksum = written.map_err(Error::io("write", path))?;
-
-        let slot_bytes = header.slot_bytes();
-        let pass_slots = (memory_bytes / slot_bytes).max(1) as u64;
-        let (mut begin, mut heap_at) = (0, 0);
-        while begin < self.places.slots {
-            let end = self.places.slots.min(begin.saturating_add(pass_slots));
-            let mut image = self.image(begin..end, slot_bytes, slots)?;
-            if let Some(lengths) = &self.lengths {
-                lengths.write_starts(&mut heap_at, begin..end, image.chunks_exact_mut(slot_bytes));
-            }
-            if let Some(kept) = &mut kept {
-                self.each_kept(begin, image.chunks_exact(slot_bytes), *kept);
-            }
-            section.write(&image).map_err(Error::io("write", path))?;
-            begin = end;
-        }
-        written = section.end(layout.slots_bytes);
-        header.slots_checksum = written.map_err(Error::io("write", path))?;
-        Ok(header)
+        let layout = header.layout();
+        let layout = layout.ok_or_else(|| Error::argument("rows", "a shard below 2^64 bytes", self.rows));
+        Ok((header, layout?))
     }
 
-    /// The slots of a range, as they lie in the file.
-    fn image(
+    /// Writes the pilots; returns their checksum.
+    pub(super) fn write_pilots<W: Write>(
         &self,
+        section: &mut Section<'_, W>,
+        layout: &Layout,
+    ) -> io::Result<u64> {
+        for pilots in self.pilots.chunks(BUFFER_BYTES) {
+            let bytes: Vec<u8> = pilots.iter().flat_map(|pilot| pilot.to_le_bytes()).collect();
+            section.write(&bytes)?;
+        }
+        section.end(layout.pilots_bytes)
+    }
+
+    /// Fills an image of zeros with the slots of a range, as they lie in the file.
+    fn fill(
+        &self,
+        image: &mut [u8],
         range: std::ops::Range<u64>,
         slot_bytes: usize,
         slots: &mut Slots<'_>,
-    ) -> Result<Vec<u8>, Error> {
-        let mut image = vec![0; (range.end - range.start) as usize * slot_bytes];
+    ) -> Result<(), Error> {
         let mut filled = Bits::new(range.end - range.start);
         let mut numbers = [0; AHEAD];
         slots(&mut |slots| {
@@ -248,7 +262,7 @@ impl Arrangement {
                 place.copy_from_slice(&filler);
             }
         });
-        Ok(image)
+        Ok(())
     }
 
     /// Hands on the slots of an image that have a row; `begin` is the number of its first slot.

@@ -15,19 +15,54 @@ use super::removals::key_of_slot;
 use super::varying::{self, Record};
 use crate::error::Error;
 use crate::header::KEY_BYTES;
+use crate::pages::Pages;
 
-/// Of rows that are written or read at a time.
+/// Of rows that are read at a time.
 const CHUNK_BYTES: usize = 256 * 1024;
+/// Of rows in memory that lie together, or are written at a time: the first ones, and further ones, which have a huge page.
+const OPEN_BYTES: (usize, usize) = (CHUNK_BYTES, 2 << 20);
 
 /// Rows while they are pushed.
 pub(super) struct Incoming {
     path: PathBuf,
     chunk_bytes: usize,
     /// Full ones, in their order; none once there is a file.
-    chunks: Vec<Vec<u8>>,
+    chunks: Vec<Chunk>,
     /// The one that is filled. No row lies in two.
-    open: Vec<u8>,
+    open: Chunk,
     spilled: Option<Spilled>,
+}
+
+/// Some rows in memory.
+struct Chunk {
+    pages: Pages,
+    /// Bytes of rows.
+    len: usize,
+}
+
+impl Chunk {
+    fn new(bytes: usize) -> io::Result<Chunk> {
+        let pages = Pages::zeroed(bytes)?;
+        Ok(Chunk { pages, len: 0 })
+    }
+
+    fn room(&self) -> usize {
+        self.pages.len() - self.len
+    }
+
+    /// Adds bytes for which there is room.
+    #[inline(always)]
+    fn push(&mut self, bytes: &[u8]) {
+        let end = self.len + bytes.len();
+        if let Some(place) = self.pages.get_mut(self.len..end) {
+            place.copy_from_slice(bytes);
+            self.len = end;
+        }
+    }
+
+    fn rows(&self) -> &[u8] {
+        self.pages.get(..self.len).unwrap_or_default()
+    }
 }
 
 struct Spilled {
@@ -52,33 +87,40 @@ impl Incoming {
     pub(super) fn new(dir: &Path, number: u32, chunk_bytes: usize) -> Incoming {
         Incoming {
             path: dir.join(format!("rows-{number:05}")),
-            chunk_bytes: chunk_bytes.min(CHUNK_BYTES),
+            chunk_bytes: chunk_bytes.min(OPEN_BYTES.1),
             chunks: Vec::new(),
-            open: Vec::new(),
+            open: Chunk {
+                pages: Pages::Allocated(Vec::new()),
+                len: 0,
+            },
             spilled: None,
         }
     }
 
     pub(super) fn push(&mut self, key: u64, row: &[u8]) -> Result<(), Error> {
         let bytes = KEY_BYTES + row.len();
-        if self.open.capacity() - self.open.len() < bytes {
+        if self.open.room() < bytes {
             self.turn(bytes)?;
         }
-        self.open.extend_from_slice(&key.to_le_bytes());
-        self.open.extend_from_slice(row);
+        self.open.push(&key.to_le_bytes());
+        self.open.push(row);
         Ok(())
     }
 
     /// Makes room for a row of `bytes`.
     fn turn(&mut self, bytes: usize) -> Result<(), Error> {
-        if self.spilled.is_some() {
-            self.write_out()?;
-            self.open.reserve(self.chunk_bytes.max(bytes));
+        self.write_out()?;
+        if self.open.room() >= bytes {
             return Ok(());
         }
-        let room = Vec::with_capacity(self.chunk_bytes.max(bytes));
-        let full = std::mem::replace(&mut self.open, room);
-        self.chunks.extend(Some(full).filter(|full| !full.is_empty()));
+        // A small table has no huge page.
+        let most = match self.open.pages.is_empty() {
+            true => OPEN_BYTES.0,
+            false => OPEN_BYTES.1,
+        };
+        let room = Chunk::new(self.chunk_bytes.min(most).max(bytes));
+        let full = std::mem::replace(&mut self.open, room.map_err(Error::io("keep", &self.path))?);
+        self.chunks.extend(Some(full).filter(|full| full.len > 0));
         Ok(())
     }
 
@@ -98,7 +140,9 @@ impl Incoming {
             written: Xxh3Default::new(),
         };
         for chunk in self.chunks.drain(..) {
-            spilled.write(&chunk).map_err(Error::io("write", &self.path))?;
+            spilled
+                .write(chunk.rows())
+                .map_err(Error::io("write", &self.path))?;
         }
         self.chunks.shrink_to_fit();
         self.spilled = Some(spilled);
@@ -108,9 +152,9 @@ impl Incoming {
     /// Writes the open chunk to the file.
     fn write_out(&mut self) -> Result<(), Error> {
         if let Some(spilled) = &mut self.spilled {
-            let written = spilled.write(&self.open);
+            let written = spilled.write(self.open.rows());
             written.map_err(Error::io("write", &self.path))?;
-            self.open.clear();
+            self.open.len = 0;
         }
         Ok(())
     }
@@ -206,7 +250,7 @@ pub(super) struct Rows {
 }
 
 enum RowsIn {
-    Memory(Vec<Vec<u8>>),
+    Memory(Vec<Chunk>),
     File {
         file: File,
         path: PathBuf,
@@ -221,6 +265,16 @@ impl Rows {
         self.shape.slot_bytes
     }
 
+    /// The rows, where all are in memory and of one length.
+    pub(super) fn in_memory(&self) -> Option<Vec<&[u8]>> {
+        match &self.place {
+            RowsIn::Memory(chunks) if !self.shape.is_varying => {
+                Some(chunks.iter().map(Chunk::rows).collect())
+            }
+            _ => None,
+        }
+    }
+
     /// Visits all slots, some at a time, in the order in which they came.
     pub(super) fn each(&mut self, visit: &mut dyn FnMut(&[u8])) -> Result<(), Error> {
         if self.shape.is_varying {
@@ -229,7 +283,7 @@ impl Rows {
         let slot_bytes = self.shape.slot_bytes;
         match &mut self.place {
             RowsIn::Memory(chunks) => {
-                chunks.iter().for_each(|chunk| visit(chunk));
+                chunks.iter().for_each(|chunk| visit(chunk.rows()));
                 Ok(())
             }
             RowsIn::File { file, path, written } => {
@@ -253,7 +307,8 @@ impl Rows {
         };
         match &mut self.place {
             RowsIn::Memory(chunks) => chunks.iter().try_for_each(|chunk| {
-                let read = varying::each(&mut &chunk[..], chunk.len() as u64, is_delta, &mut that_stay);
+                let mut rows = chunk.rows();
+                let read = varying::each(&mut rows, chunk.len as u64, is_delta, &mut that_stay);
                 read.map_err(Error::io("read the rows of", Path::new("memory")))
             }),
             RowsIn::File { file, path, written } => {

@@ -7,7 +7,7 @@ use std::io::Write;
 use xxhash_rust::xxh3::Xxh3Default;
 
 /// Bytes that are hashed and then written at a time.
-const PIECE_BYTES: usize = 256 * 1024;
+pub(super) const PIECE_BYTES: usize = 256 * 1024;
 
 /// One section of a file at a time: what was written of it, and its checksum.
 pub(super) struct Section<'a, W> {

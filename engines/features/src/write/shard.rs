@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::Duplicates;
 use super::arrange::{Identity, Kept, Keys};
+use super::gather::InMemory;
 use super::incoming::{Incoming, Rows, Shape};
 use super::journal::ShardRead;
 use super::removals::Removals;
@@ -169,7 +170,6 @@ impl ShardWriter {
         let mut file = File::create_new(&path).map_err(Error::io("create", &path))?;
         file.write_all(&[0; HEADER_BYTES])
             .map_err(Error::io("write", &path))?;
-        let mut slots = |visit: &mut dyn FnMut(&[u8])| rows.each_but(&taken_out, visit);
         let (mut added, mut removed) = (0, 0);
         let mut kept = |key: u64, row: &[u8]| {
             let is_there = base.is_some_and(|base| base.contains(key));
@@ -182,7 +182,17 @@ impl ShardWriter {
             Some(_) => Some(&mut kept),
             None => None,
         };
-        let mut header = arrangement.write(identity, memory_bytes, &mut file, &path, &mut slots, kept)?;
+        let chunks = rows.in_memory();
+        let in_memory = chunks
+            .as_deref()
+            .and_then(|chunks| InMemory::new(chunks, rows.slot_bytes()));
+        let mut header = match in_memory {
+            Some(rows) => arrangement.write_gathered(identity, rows, &taken_out, &mut file, &path, kept)?,
+            None => {
+                let mut slots = |visit: &mut dyn FnMut(&[u8])| rows.each_but(&taken_out, visit);
+                arrangement.write(identity, memory_bytes, &mut file, &path, &mut slots, kept)?
+            }
+        };
         if is_varying {
             let mut records = |visit: &mut dyn FnMut(Record<'_>)| rows.each_record(&taken_out, visit);
             varying::write_heap(
