@@ -5,6 +5,7 @@
 //! and no folder of one.
 
 pub(crate) mod arrange;
+mod behind;
 mod buckets;
 mod cells;
 mod compact;

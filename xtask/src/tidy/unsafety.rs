@@ -18,6 +18,7 @@ const ALLOWED_FILES: &[&str] = &[
     "engines/features/src/guard.rs",
     "engines/features/src/map.rs",
     "engines/features/src/prefetch.rs",
+    "engines/features/src/write/behind.rs",
     "fuzz/src/memory.rs",
     "fuzz/src/unread.rs",
     "press/recorder/src/proc/accelerator.rs",

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::Duplicates;
 use super::arrange::{Identity, Kept, Keys};
+use super::behind::Behind;
 use super::gather::InMemory;
 use super::incoming::{Incoming, Rows, Shape};
 use super::journal::ShardRead;
@@ -168,7 +169,8 @@ impl ShardWriter {
             arrangement.lengths = Some(lengths);
         }
         let mut file = File::create_new(&path).map_err(Error::io("create", &path))?;
-        file.write_all(&[0; HEADER_BYTES])
+        let mut out = Behind::new(&mut file);
+        out.write_all(&[0; HEADER_BYTES])
             .map_err(Error::io("write", &path))?;
         let (mut added, mut removed) = (0, 0);
         let mut kept = |key: u64, row: &[u8]| {
@@ -187,10 +189,10 @@ impl ShardWriter {
             .as_deref()
             .and_then(|chunks| InMemory::new(chunks, rows.slot_bytes()));
         let mut header = match in_memory {
-            Some(rows) => arrangement.write_gathered(identity, rows, &taken_out, &mut file, &path, kept)?,
+            Some(rows) => arrangement.write_gathered(identity, rows, &taken_out, &mut out, &path, kept)?,
             None => {
                 let mut slots = |visit: &mut dyn FnMut(&[u8])| rows.each_but(&taken_out, visit);
-                arrangement.write(identity, memory_bytes, &mut file, &path, &mut slots, kept)?
+                arrangement.write(identity, memory_bytes, &mut out, &path, &mut slots, kept)?
             }
         };
         if is_varying {
@@ -199,7 +201,7 @@ impl ShardWriter {
                 &arrangement,
                 &mut header,
                 memory_bytes,
-                &mut file,
+                &mut out,
                 &path,
                 &mut records,
             )?;
