@@ -33,7 +33,7 @@ use crate::header::{KEY_BYTES, SHARDS_MAX};
 use crate::node_share::NodeShare;
 use crate::overlay::Folded;
 use crate::rows;
-use crate::schema::{Keys, Numbers, ROW_BYTES_MAX, Schema, check_name};
+use crate::schema::{Keys, NotFinite, ROW_BYTES_MAX, Schema, check_name};
 use crate::table::{LAYERS_MAX, Table};
 use crate::versions::folder;
 pub use compact::compact;
@@ -320,20 +320,30 @@ impl Writer {
     pub fn push_rows(&mut self, keys: &[u64], rows: &[f32]) -> Result<(), (usize, Error)> {
         let dim = self.schema.dim().max(1);
         let is_even = rows.len() == keys.len() * dim && matches!(self.schema.keys, Keys::U64);
-        let mut bytes = Vec::new();
-        let is_plain = is_even && self.base.is_none() && self.schema.is_floats();
-        if !is_plain || rows::encode_column(Numbers::F32, rows, self.schema.not_finite, &mut bytes).is_err() {
+        // Without an end at the first that is not, several numbers are looked at together.
+        let is_fit = || {
+            let is_finite = |all: bool, number: &f32| all & number.is_finite();
+            self.schema.not_finite == NotFinite::Kept || rows.iter().fold(true, is_finite)
+        };
+        if !(is_even && self.base.is_none() && self.schema.is_floats() && is_fit()) {
             let mut rows = keys.iter().zip(rows.chunks(dim)).enumerate();
             return rows.try_for_each(|(at, (&key, row))| self.push(key, row).map_err(|error| (at, error)));
         }
         // What is the same in all rows is not asked for of each.
-        let (row_bytes, shards) = (self.schema.row_bytes(), self.shards.len() as u32);
-        for (at, (&key, row)) in keys.iter().zip(bytes.chunks_exact(row_bytes)).enumerate() {
-            let number = shard_of(hash(key), shards) as usize;
-            let pushed = self.shards[number].push(key, row);
-            pushed.map_err(|error| (at, self.broken(error)))?;
-        }
-        let kept = self.keep(keys.len(), bytes.len() + keys.len() * KEY_BYTES);
+        let pushed = match self.shards.as_mut_slice() {
+            [only] => only.push_floats(keys, rows, dim),
+            shards => {
+                let count = shards.len() as u32;
+                let mut rows = keys.iter().zip(rows.chunks_exact(dim)).enumerate();
+                rows.try_for_each(|(at, (key, row))| {
+                    let number = shard_of(hash(*key), count) as usize;
+                    let pushed = shards[number].push_floats(std::slice::from_ref(key), row, dim);
+                    pushed.map_err(|(_, error)| (at, error))
+                })
+            }
+        };
+        pushed.map_err(|(at, error)| (at, self.broken(error)))?;
+        let kept = self.keep(keys.len(), size_of_val(rows) + size_of_val(keys));
         kept.map_err(|error| (keys.len(), self.broken(error)))
     }
 

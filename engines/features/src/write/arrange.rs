@@ -49,6 +49,10 @@ impl Keys {
         self.hashes.push(hash(key));
     }
 
+    pub(crate) fn extend(&mut self, keys: &[u64]) {
+        self.hashes.extend(keys.iter().map(|&key| hash(key)));
+    }
+
     pub(crate) fn len(&self) -> u64 {
         self.hashes.len() as u64
     }
@@ -81,7 +85,7 @@ impl Keys {
     /// Finds a slot for each. `path` is for messages.
     ///
     /// # Errors
-    /// [`Error::DuplicateKey`], [`Error::NoArrangement`].
+    /// [`Error::DuplicateKey`], [`Error::NoArrangement`]; [`Error::Io`] where there is no memory.
     pub(crate) fn arrange(self, path: &Path) -> Result<Arrangement, Error> {
         let rows = self.len();
         let mut spreads = self.hashes;
@@ -104,7 +108,7 @@ impl Keys {
             for spread in &mut spreads {
                 *spread = spread.wrapping_mul(FIRST_SEED);
             }
-            let buckets = Buckets::of(spreads, places);
+            let buckets = Buckets::of(spreads, places).map_err(Error::io("arrange", path))?;
             if let Some(pilots) = pilots(&buckets, places) {
                 let filler = buckets.lowest().map_or(0, |spread| places.key_of(spread));
                 return Ok(Arrangement {

@@ -3,7 +3,10 @@
 //! Knows keys by their spread hashes alone, and no slot. Invariant: a bucket's members lie together, the buckets in their order; in which
 //! order the members of one lie means nothing.
 
+use std::io;
+
 use crate::hash::Places;
+use crate::pages::Pages;
 use crate::prefetch::prefetch;
 
 /// Buckets of a part, whose keys the nearest cache holds while they are put in order.
@@ -22,32 +25,34 @@ pub(super) struct Buckets {
 
 impl Buckets {
     /// Puts hashes into the order of their buckets: first into parts of some hundred buckets, then each part.
-    pub(super) fn of(mut spreads: Vec<u64>, places: Places) -> Buckets {
+    pub(super) fn of(mut spreads: Vec<u64>, places: Places) -> io::Result<Buckets> {
         let part_buckets = places.buckets.div_ceil(PARTS_MAX).max(PART_BUCKETS);
         let shift = part_buckets.next_power_of_two().ilog2();
         let bucket = |spread| places.bucket(spread) as usize;
+        let part = |spread| bucket(spread) >> shift;
         let mut part_ends = vec![0; (places.buckets >> shift) as usize + 1];
-        count_and_begin(
-            &mut part_ends,
-            spreads.iter().map(|&spread| bucket(spread) >> shift),
-        );
-        let mut parted = vec![0; spreads.len()];
-        place(&spreads, &mut parted, &mut part_ends, |spread| {
-            bucket(spread) >> shift
-        });
+        count_and_begin(&mut part_ends, spreads.iter().map(|&spread| part(spread)));
+        let mut parted = Pages::zeroed(size_of_val(spreads.as_slice()))?;
+        let parted = parted.as_chunks_mut().0;
+        for &spread in &spreads {
+            parted[next(&mut part_ends, part(spread))] = spread.to_le_bytes();
+        }
 
         let mut ends = vec![0; places.buckets as usize];
         let mut begin = 0;
         for (number, (end, ends)) in part_ends.into_iter().zip(ends.chunks_mut(1 << shift)).enumerate() {
             let range = begin as usize..end as usize;
             let (from, to) = (&parted[range.clone()], &mut spreads[range]);
+            let from = from.iter().map(|&bytes| u64::from_le_bytes(bytes));
             let in_part = |spread| bucket(spread) - (number << shift);
-            count_and_begin(ends, from.iter().map(|&spread| in_part(spread)));
-            place(from, to, ends, in_part);
+            count_and_begin(ends, from.clone().map(in_part));
+            for spread in from {
+                to[next(ends, in_part(spread))] = spread;
+            }
             ends.iter_mut().for_each(|end| *end += begin);
             begin = end;
         }
-        Buckets { spreads, ends }
+        Ok(Buckets { spreads, ends })
     }
 
     /// Where the members of each bucket begin, and how many they are.
@@ -75,9 +80,7 @@ impl Buckets {
         count_and_begin(&mut ends, self.places().map(|(_, size)| size_max - size));
         let mut begins = vec![0; self.ends.len()];
         for (begin, size) in self.places() {
-            let at = &mut ends[size_max - size];
-            begins[*at as usize] = begin;
-            *at += 1;
+            begins[next(&mut ends, size_max - size)] = begin;
         }
         BySize {
             buckets: self,
@@ -153,13 +156,13 @@ fn count_and_begin(begins: &mut [u32], numbers: impl Iterator<Item = usize>) {
     }
 }
 
-/// Puts hashes behind each other by their numbers; what was where each number begins is then where it ends.
-fn place(from: &[u64], to: &mut [u64], begins: &mut [u32], number: impl Fn(u64) -> usize) {
-    for &spread in from {
-        let at = &mut begins[number(spread)];
-        to[*at as usize] = spread;
-        *at += 1;
-    }
+/// The next place of a number; behind the last is then where it ends.
+#[inline(always)]
+fn next(begins: &mut [u32], number: usize) -> usize {
+    let at = &mut begins[number];
+    let place = *at as usize;
+    *at += 1;
+    place
 }
 
 #[cfg(test)]
@@ -174,7 +177,7 @@ mod tests {
             buckets,
             slots: spreads.len() as u64 + 1,
         };
-        let got = Buckets::of(spreads.clone(), places);
+        let got = Buckets::of(spreads.clone(), places).unwrap();
         let mut expected = spreads;
         expected.sort_unstable();
         let mut members: Vec<u64> = Vec::new();

@@ -50,14 +50,12 @@ impl Chunk {
         self.pages.len() - self.len
     }
 
-    /// Adds bytes for which there is room.
+    /// The place of the next bytes, for which there is room.
     #[inline(always)]
-    fn push(&mut self, bytes: &[u8]) {
-        let end = self.len + bytes.len();
-        if let Some(place) = self.pages.get_mut(self.len..end) {
-            place.copy_from_slice(bytes);
-            self.len = end;
-        }
+    fn next(&mut self, bytes: usize) -> &mut [u8] {
+        let begin = self.len;
+        self.len += bytes;
+        self.pages.get_mut(begin..self.len).unwrap_or_default()
     }
 
     fn rows(&self) -> &[u8] {
@@ -98,13 +96,31 @@ impl Incoming {
     }
 
     pub(super) fn push(&mut self, key: u64, row: &[u8]) -> Result<(), Error> {
-        let bytes = KEY_BYTES + row.len();
+        let (key_place, place) = self.place(row.len())?;
+        key_place.copy_from_slice(&key.to_le_bytes());
+        place.copy_from_slice(row);
+        Ok(())
+    }
+
+    /// Adds a row of 32-bit floats.
+    #[inline(always)]
+    pub(super) fn push_floats(&mut self, key: u64, row: &[f32]) -> Result<(), Error> {
+        let (key_place, place) = self.place(size_of_val(row))?;
+        key_place.copy_from_slice(&key.to_le_bytes());
+        for (place, number) in place.as_chunks_mut().0.iter_mut().zip(row) {
+            *place = number.to_le_bytes();
+        }
+        Ok(())
+    }
+
+    /// The places of the next key and of its row, which has so many bytes.
+    #[inline(always)]
+    fn place(&mut self, row_bytes: usize) -> Result<(&mut [u8], &mut [u8]), Error> {
+        let bytes = KEY_BYTES + row_bytes;
         if self.open.room() < bytes {
             self.turn(bytes)?;
         }
-        self.open.push(&key.to_le_bytes());
-        self.open.push(row);
-        Ok(())
+        Ok(self.open.next(bytes).split_at_mut(KEY_BYTES))
     }
 
     /// Makes room for a row of `bytes`.

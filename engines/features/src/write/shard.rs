@@ -129,12 +129,36 @@ impl ShardWriter {
         if self.is_whole() {
             return Ok(());
         }
-        if self.keys.len() == SHARD_ROWS_MAX {
-            let expected = format!("enough of them for {SHARD_ROWS_MAX} rows each");
-            return Err(Error::argument("shards", expected, "more rows"));
-        }
+        self.check_room(1)?;
         self.keys.push(key);
         self.rows.push(key, row)
+    }
+
+    /// Adds the rows of some keys, `dim` numbers each, as 32-bit floats; an error has the number of the row.
+    pub(super) fn push_floats(
+        &mut self,
+        keys: &[u64],
+        rows: &[f32],
+        dim: usize,
+    ) -> Result<(), (usize, Error)> {
+        if self.is_whole() {
+            return Ok(());
+        }
+        self.check_room(keys.len()).map_err(|error| (0, error))?;
+        self.keys.extend(keys);
+        let mut rows = keys.iter().zip(rows.chunks_exact(dim)).enumerate();
+        rows.try_for_each(|(at, (&key, row))| {
+            let pushed = self.rows.push_floats(key, row);
+            pushed.map_err(|error| (at, error))
+        })
+    }
+
+    fn check_room(&self, rows: usize) -> Result<(), Error> {
+        if self.keys.len() + rows as u64 <= SHARD_ROWS_MAX {
+            return Ok(());
+        }
+        let expected = format!("enough of them for {SHARD_ROWS_MAX} rows each");
+        Err(Error::argument("shards", expected, "more rows"))
     }
 
     /// Writes the shard with at most `memory_bytes` of its slots in memory at a time. `noted` is called when it is whole, and before what

@@ -50,11 +50,10 @@ impl Lists {
         Ok(())
     }
 
-    /// Adds `count` lists of `dim` numbers each, which were checked.
-    pub(super) fn extend(&mut self, numbers: impl Iterator<Item = f32>, count: usize, dim: usize) {
-        let begin = self.numbers.len();
-        self.numbers.extend(numbers);
-        self.ends.extend((1..=count).map(|at| begin + at * dim));
+    /// Takes `count` lists of `dim` numbers each, which were checked, where it has none yet.
+    pub(super) fn take(&mut self, numbers: &mut Vec<f32>, count: usize, dim: usize) {
+        std::mem::swap(&mut self.numbers, numbers);
+        self.ends.extend((1..=count).map(|at| at * dim));
     }
 
     /// Whether every list has `dim` numbers.

@@ -137,22 +137,22 @@ impl ParquetReader {
 }
 
 /// Adds all rows of a batch at once, where none of them needs a look of its own; `false` where nothing was added.
-fn fill(group: &Group, rows: usize, block: &mut Block) -> bool {
+fn fill(group: &mut Group, rows: usize, block: &mut Block) -> bool {
     let Some(keys) = group.keys.plain().filter(|keys| keys.len() == rows) else {
         return false;
     };
     let not_finite = block.not_finite;
-    let dim = |source: &Vec<Box<dyn Cells>>| match source.as_slice() {
+    let dim = |source: &mut Vec<Box<dyn Cells>>| match source.as_mut_slice() {
         [only] => only.plain_dim(rows, not_finite),
         // Numbers of several columns stand in turns.
         _ => None,
     };
-    let dims: Option<Vec<usize>> = group.sources.iter().map(dim).collect();
+    let dims: Option<Vec<usize>> = group.sources.iter_mut().map(dim).collect();
     let Some(dims) = dims.filter(|_| !block.bytes.contains(&true)) else {
         return false;
     };
     block.push_keys(keys.iter().map(|key| key.cast_unsigned()));
-    let sources = group.sources.iter().flatten();
+    let sources = group.sources.iter_mut().flatten();
     for ((cells, lists), dim) in sources.zip(&mut block.columns).zip(dims) {
         cells.fill(rows, dim, lists);
     }

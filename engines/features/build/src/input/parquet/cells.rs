@@ -125,10 +125,10 @@ pub(super) trait Cells {
     fn read(&mut self, rows: usize) -> Result<usize, ParquetError>;
 
     /// How many numbers each of the batch's rows has, where all have as many and none is null or refused.
-    fn plain_dim(&self, rows: usize, not_finite: NotFinite) -> Option<usize>;
+    fn plain_dim(&mut self, rows: usize, not_finite: NotFinite) -> Option<usize>;
 
-    /// Adds a list for each of the batch's rows, of which that is known.
-    fn fill(&self, rows: usize, dim: usize, lists: &mut Lists);
+    /// Hands over a list for each of the batch's rows, of which that is known.
+    fn fill(&mut self, rows: usize, dim: usize, lists: &mut Lists);
 
     /// Adds the numbers of the batch's next row to the list that is open.
     fn next(&mut self, lists: &mut Lists) -> Result<(), Problem>;
@@ -149,7 +149,7 @@ trait Stored: Sized {
     fn add_to(&self, lists: &mut Lists) -> Result<(), Problem>;
 
     /// Values that are 32-bit floats.
-    fn floats(_: &[Self]) -> Option<&[f32]> {
+    fn floats(_: &mut Vec<Self>) -> Option<&mut Vec<f32>> {
         None
     }
 }
@@ -159,7 +159,7 @@ impl Stored for f32 {
         lists.push(f64::from(*self))
     }
 
-    fn floats(values: &[f32]) -> Option<&[f32]> {
+    fn floats(values: &mut Vec<f32>) -> Option<&mut Vec<f32>> {
         Some(values)
     }
 }
@@ -249,15 +249,17 @@ where
         Ok(rows)
     }
 
-    fn plain_dim(&self, rows: usize, not_finite: NotFinite) -> Option<usize> {
-        let floats = T::T::floats(&self.values)?;
+    fn plain_dim(&mut self, rows: usize, not_finite: NotFinite) -> Option<usize> {
+        let floats = T::T::floats(&mut self.values)?;
         let dim = floats.len().checked_div(rows).filter(|&dim| dim > 0)?;
         // As many values as levels: no list is empty, and no number is null. None of these ends early, so that many are looked at together.
         let is_whole = floats.len() == rows * dim && self.definitions.len() == floats.len();
-        let begins = self.repetitions.iter().filter(|&&level| level == 0).count();
         let is_even = match self.level_element {
             0 => dim == 1,
-            _ => begins == rows && self.repetitions.iter().step_by(dim).all(|&level| level == 0),
+            _ => {
+                begins(&self.repetitions) == rows
+                    && self.repetitions.iter().step_by(dim).all(|&level| level == 0)
+            }
         };
         let is_finite = |all, float: &f32| all & float.is_finite();
         let is_plain =
@@ -265,9 +267,10 @@ where
         is_plain.then_some(dim)
     }
 
-    fn fill(&self, rows: usize, dim: usize, lists: &mut Lists) {
-        let floats = T::T::floats(&self.values).unwrap_or_default();
-        lists.extend(floats.iter().copied(), rows, dim);
+    fn fill(&mut self, rows: usize, dim: usize, lists: &mut Lists) {
+        if let Some(floats) = T::T::floats(&mut self.values) {
+            lists.take(floats, rows, dim);
+        }
     }
 
     fn next(&mut self, lists: &mut Lists) -> Result<(), Problem> {
@@ -298,6 +301,15 @@ where
             false => Ok(()),
         }
     }
+}
+
+/// How many lists begin: sums that a vector register has several of are added up for some levels at a time.
+fn begins(repetitions: &[i16]) -> usize {
+    let of_some = |some: &[i16]| some.iter().map(|&level| u16::from(level == 0)).sum::<u16>();
+    repetitions
+        .chunks(1 << 15)
+        .map(|some| usize::from(of_some(some)))
+        .sum()
 }
 
 fn unexpected(leaf: &ColumnDescriptor) -> ParquetError {
