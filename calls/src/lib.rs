@@ -51,6 +51,7 @@ mod admission;
 mod call;
 mod calls;
 mod clock;
+mod copies;
 mod freshness;
 mod host;
 mod method;
@@ -69,6 +70,7 @@ pub use admission::{Admission, Permit};
 pub use call::{Call, Caller, Meta};
 pub use calls::Calls;
 pub use clock::Clock;
+pub use copies::{Copies, CopyUnderWay};
 pub use freshness::{Fresh, Freshness, MissedRows};
 pub use host::{Host, NoHost, OnDecision, OnVersions, Tuned, VersionChange, VersionsCall};
 pub use method::{

@@ -2,8 +2,8 @@
 //!
 //! It sends nothing. Its invariant: a node's counts outlive the maps that it is in.
 
-use crate::Freshness;
 use crate::access::Secret;
+use crate::{Copies, Freshness};
 use millpond_nodes::{BucketMap, CurrentMap, HedgeOptions, StampClock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -101,6 +101,8 @@ pub struct Nodes {
     pub options: NodesOptions,
     /// Whether this node's fresh rows are all there, and which nodes miss some.
     pub fresh: Freshness,
+    /// What this node's logs have of upserts over nodes.
+    pub copies: Arc<Copies>,
     /// What gives the upserts that this server takes their stamps.
     pub stamps: StampClock,
     /// The map in use; none until the first is known.
@@ -122,6 +124,7 @@ impl Nodes {
         Nodes {
             options,
             fresh: Freshness::new(random(0), Instant::now()),
+            copies: Arc::default(),
             stamps: StampClock::new(random(1)),
             current: OnceLock::new(),
             versions: Mutex::default(),

@@ -1,6 +1,7 @@
 //! `features.fresh`: fresh rows of a table for another node that may miss some, answered on the net thread: a page looks at no more
 //! than some ten thousand places.
-//! Its invariant: keys are of the node that asks, by the map that both go by.
+//! Its invariants: keys are of the node that asks, by the map that both go by; and no row comes later that was split by a map before,
+//! which the node that asks would not be sent.
 
 use crate::features_missed::nodes_with;
 use crate::features_upsert::{check_map, overlay};
@@ -26,6 +27,10 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             let ex = "the map of nodes changes; try again";
             return Err(Status::new(Code::NodeUnavailable, ex));
         };
+        if nodes.copies.has_older(map.version()) {
+            let ex = "upserts by an older map of nodes are still under way here; try again";
+            return Err(Status::new(Code::NodeUnavailable, ex));
+        }
         let bytes_max = (call.calls.answer_bytes_max / 2).min(UPSERT_BYTES_MAX / 2);
         // Of rows that vary in length half of it is for what each takes beside its bytes.
         let (row_bytes, rows_bytes_max) = match table.is_varying() {

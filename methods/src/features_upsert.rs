@@ -5,7 +5,7 @@
 use crate::features_lookup::keys_of;
 use crate::features_missed::check_token;
 use crate::{Served, find, spread};
-use millpond_calls::{Nodes, NodesOptions, Spent};
+use millpond_calls::{CopyUnderWay, Nodes, NodesOptions, Spent};
 use millpond_catalog::Catalog;
 use millpond_engines_features::{Error, Overlay, Stamp, Table, Upsert, UpsertError, Upserted};
 use millpond_wire_payload::{Payload, Reserved};
@@ -30,7 +30,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             );
             return Err(Status::new(Code::BadArgument, ex));
         }
-        return write(catalog, call, decoded, &reserved, Stamp::default());
+        return write(catalog, call, decoded, &reserved, (Stamp::default(), None));
     };
     if decoded.copy.is_some() || decoded.missed.is_some() {
         check_token(&nodes, decoded.node_token.as_deref(), "node_token")?;
@@ -40,20 +40,21 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     }
     match decoded.copy.take() {
         Some(copy) => {
+            let under_way = nodes.copies.enter(copy.map);
             let stamp = stamp_of(&nodes, &copy)?;
-            write(catalog, call, decoded, &reserved, stamp)
+            write(catalog, call, decoded, &reserved, (stamp, Some(under_way)))
         }
         None => spread::upsert(catalog, call, &nodes, (decoded, &reserved), deadline),
     }
 }
 
-/// Writes an upsert to this server's own overlay.
+/// Writes an upsert to this server's own overlay; a copy is under way until its rows are there.
 fn write(
     catalog: &Catalog,
     call: &mut Served<'_>,
     decoded: schema::Call<'_>,
     reserved: &Reserved<'_>,
-    stamp: Stamp,
+    (stamp, under_way): (Stamp, Option<CopyUnderWay>),
 ) -> Result<(), Status> {
     let (table, overlay) = overlay(catalog, &decoded.table)?;
     let permit = call.calls.admission.enter_holding(waiting_bytes(&decoded))?;
@@ -61,9 +62,9 @@ fn write(
     let upsert = upsert_of(table, decoded)?.stamped(stamp);
     let failures = Arc::clone(&catalog.store_failures);
     let mut call = call.detach(Some(permit), reserved.trace)?;
-    overlay.upsert(
-        upsert,
-        move |result: Result<Upserted, UpsertError>| match result {
+    overlay.upsert(upsert, move |result: Result<Upserted, UpsertError>| {
+        drop(under_way);
+        match result {
             Ok(upserted) => {
                 let ready = call.ready(Spent::default());
                 tracing::debug!(
@@ -79,8 +80,8 @@ fn write(
                 failures.note_upsert(&name, &error);
                 call.refuse(&status_of(&name, &error));
             }
-        },
-    );
+        }
+    });
     Ok(())
 }
 

@@ -11,7 +11,7 @@ mod ends;
 use super::begun::Begun;
 use super::shares::{Copied, Share};
 use crate::Engines;
-use crate::features_upsert::{note_missed, overlay, status_of, upsert_of};
+use crate::features_upsert::{check_map, note_missed, overlay, status_of, upsert_of};
 use crate::spread::route::Kept;
 use ends::{Here, NodeEnd, Sent};
 use millpond_calls::{Calls, Detached, NodeCall, NodeError, Outbound, OutboundTimer};
@@ -185,8 +185,11 @@ impl Sending {
         let Some(catalog) = self.calls.state().map(|catalog| Arc::clone(&catalog)) else {
             return self.ended(at, Err(NodeError::unavailable("", "serves nothing yet")));
         };
-        let content = &self.begun.content;
+        let (content, map) = (&self.begun.content, self.begun.route.map.version());
+        let under_way = self.begun.nodes.copies.enter(map);
         let made = overlay(&catalog, &content.table).and_then(|(table, overlay)| {
+            // As a copy that another node sent: by a newer map its keys may be other nodes', who have been given all rows already.
+            check_map(&self.begun.nodes, map)?;
             let share = self
                 .begun
                 .shares
@@ -200,7 +203,8 @@ impl Sending {
                 self.here = Some((at, here.clone()));
                 let call = Arc::clone(shared);
                 overlay.upsert(upsert.stamped(self.stamp), move |result| {
-                    here.ended(result, &call)
+                    drop(under_way);
+                    here.ended(result, &call);
                 });
                 self.look_later(shared, outbound, now);
             }
