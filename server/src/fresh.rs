@@ -5,6 +5,7 @@
 //! (`calls::Freshness`) and wait for nothing. Its invariant: lookups are answered only until the last moment up to which every
 //! replica that answers has said that nothing was missed; the rest is `standing`'s.
 
+mod complaint;
 mod link;
 mod peer;
 mod standing;

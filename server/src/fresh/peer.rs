@@ -3,6 +3,7 @@
 //! Its thread waits for the replica and for this node's own log. Its invariant: a replica counts as heard only by an answer to a
 //! question that was asked after all that it named before was taken.
 
+use super::complaint::Complaint;
 use super::link::{Link, LinkError};
 use super::written::write;
 use super::{Following, PAGE_MAX, QUESTIONS};
@@ -23,8 +24,8 @@ pub(super) struct Peer {
     run: Option<u64>,
     /// By table, up to where all that it has is here.
     seen: BTreeMap<String, u64>,
-    /// What was said last of why nothing could be taken, so that it is said once.
-    problem: Option<String>,
+    /// What was said last of why nothing could be taken.
+    complaint: Complaint,
 }
 
 /// Why a table's rows could not be taken.
@@ -54,7 +55,7 @@ impl Peer {
             node,
             run: None,
             seen: BTreeMap::new(),
-            problem: None,
+            complaint: Complaint::default(),
         }
     }
 
@@ -119,7 +120,7 @@ impl Peer {
             standings.wants_all(name)
         });
         if !wants_all && answer.missed.is_empty() {
-            self.problem = None;
+            self.complaint.is_over();
             return false;
         }
         match self.take_all(wants_all, &answer.missed) {
@@ -170,14 +171,13 @@ impl Peer {
     }
 
     fn complain(&mut self, problem: &str) {
-        if self.problem.as_deref() != Some(problem) {
+        if self.complaint.is_to_be_said(problem, Instant::now()) {
             let node = self.node.name.as_str();
             tracing::warn!(
                 node,
                 problem,
                 "this node cannot catch up with another replica yet"
             );
-            self.problem = Some(problem.to_owned());
         }
     }
 
