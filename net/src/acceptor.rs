@@ -32,7 +32,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(10);
 /// Connections accepted from one socket before the others are looked at.
 const ACCEPTS_IN_A_ROW: usize = 256;
 
-/// How long the acceptor may take to end.
+/// How long net threads keep their connections for an acceptor that has not ended: what it accepted last is theirs.
 const ACCEPTOR_END: Duration = Duration::from_millis(50);
 /// How long a net thread may take to end, beside its unsent answers and the parting.
 const NET_THREAD_END: Duration = Duration::from_millis(100);
@@ -180,13 +180,14 @@ impl Transport {
     /// Does that with several at the same time.
     pub fn close_all(transports: Vec<Transport>, grace: Duration) -> Vec<String> {
         transports.iter().for_each(Transport::stop_accepting);
-        let (mut running, mut left) = (Vec::new(), Vec::new());
+        let mut running = Vec::new();
         let accepted = Instant::now() + ACCEPTOR_END;
         for transport in transports {
+            // One that is late, as on a machine that is busy, has as long as the others: here it holds them up no longer.
             if let Some(acceptor) = transport.acceptor
-                && join_by(acceptor, accepted).is_err()
+                && let Err(late) = join_by(acceptor, accepted)
             {
-                left.push(format!("{}-accept", transport.name));
+                running.push((format!("{}-accept", transport.name), late));
             }
             for (number, join) in transport.joins.into_iter().enumerate() {
                 running.push((format!("{}-{number}", transport.name), join));
@@ -200,8 +201,7 @@ impl Transport {
         let ended = running
             .into_iter()
             .map(|(name, join)| (name, join_by(join, until).is_ok()));
-        left.extend(ended.filter(|(_, ended)| !ended).map(|(name, _)| name));
-        left
+        ended.filter(|(_, ended)| !ended).map(|(name, _)| name).collect()
     }
 }
 
@@ -358,22 +358,36 @@ mod tests {
         fn refuse(&mut self, _: &mut Turn<'_>, _: &[u8], _: &str) {}
     }
 
+    fn transport(front: Front<Nothing>) -> Transport {
+        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap();
+        let ports = Arc::new([Arc::new([front]) as _]);
+        Transport::prepare(vec![listener], "net", options(), ports, Nothing).unwrap()
+    }
+
+    /// As on a machine that is busy: it has as long as the net threads.
+    #[test]
+    fn an_acceptor_that_ends_late_has_ended() {
+        let mut transport = transport(Box::new(|_| Match::No));
+        let late = || std::thread::sleep(ACCEPTOR_END * 4);
+        transport.acceptor = Some(std::thread::spawn(late));
+        assert!(transport.close(Duration::from_secs(60)).is_empty());
+        let (end, ended) = sync_channel::<()>(1);
+        let mut transport = self::transport(Box::new(|_| Match::No));
+        transport.acceptor = Some(std::thread::spawn(move || {
+            let _ = ended.recv();
+        }));
+        let left = transport.close(Duration::ZERO);
+        assert!(left.contains(&"net-accept".to_owned()), "{left:?}");
+        drop(end);
+    }
+
     #[test]
     fn a_full_queue_of_orders_holds_up_neither_the_acceptor_nor_a_stop() {
         raise_file_limit();
         let ((entered, inside), (go, gate)) = (sync_channel(8), sync_channel::<()>(8));
         let gate = Arc::new(Mutex::new(gate));
-        let listener = Listener::bind("127.0.0.1:0".parse().unwrap(), "server.listen").unwrap();
         let session = Blocking { entered, gate };
-        let front: Front<Nothing> = Box::new(move |_| Match::Yes(Box::new(session.clone())));
-        let mut transport = Transport::prepare(
-            vec![listener],
-            "net",
-            options(),
-            Arc::new([Arc::new([front]) as _]),
-            Nothing,
-        )
-        .unwrap();
+        let mut transport = transport(Box::new(move |_| Match::Yes(Box::new(session.clone()))));
         transport.accept().unwrap();
         let mut first = TcpStream::connect(transport.local_addr()).unwrap();
         first.write_all(b"any").unwrap();
