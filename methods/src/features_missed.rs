@@ -21,10 +21,11 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         };
         let seen = decoded.seen.iter().filter(|_| seen).filter(is_there);
         let lease = Duration::from_millis(decoded.lease_ms).min(NodesOptions::READ_LEASE_MAX);
+        let now = call.asked.clock.read();
         let missed = fresh.ask(
             &decoded.node,
             seen.map(|seen| (&*seen.table, seen.sequence)),
-            (lease, call.asked.clock.read()),
+            (lease, now),
         );
         let missed = missed.into_iter().map(|missed| schema::Missed {
             table: missed.table.into(),
@@ -34,6 +35,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         let answer = schema::Answer {
             run: fresh.run(),
             missed: missed.collect(),
+            catching_up: !fresh.holds(0, now),
         };
         Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))
     })

@@ -172,3 +172,43 @@ fn without_the_others_a_node_answers_after_a_while() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
 }
+
+/// Two replicas are full of rows that the other one misses: stale rows are better than none.
+#[test]
+fn of_two_full_replicas_that_miss_each_others_rows_one_answers() {
+    let mut cluster = Cluster::start_fresh(&["a", "b"], 2, "");
+    let sets: [Vec<u64>; 2] = [(0..100).collect(), (100..200).collect()];
+    for name in ["a", "b"] {
+        cluster.node(name).signal("KILL");
+    }
+    let configure = |cluster: &Cluster, catch_up_ms_max: u64| {
+        for name in ["a", "b"] {
+            let more = format!("upsert_acks = 1\ncatch_up_ms_max = {catch_up_ms_max}\n");
+            cluster.configure_fresh(name, &more);
+            let file = cluster.path(name).join("millpond.toml");
+            let text = std::fs::read_to_string(&file).unwrap();
+            // For one of the sets.
+            let overlay = "[features.films.overlay]\n";
+            let text = text.replace(overlay, &format!("{overlay}bytes_max = 10000\n"));
+            std::fs::write(&file, text).unwrap();
+        }
+    };
+    configure(&cluster, 100);
+    for (name, keys) in ["a", "b"].iter().zip(&sets) {
+        cluster.restart(name);
+        upsert(cluster.node(name), &upsert_call(keys, 7.0));
+        cluster.node(name).signal("KILL");
+    }
+    // Long enough that each hears of the other one before it goes on without it.
+    configure(&cluster, 5000);
+    cluster.nodes = std::thread::scope(|scope| {
+        let starts = ["a", "b"].map(|name| {
+            let cluster = &cluster;
+            scope.spawn(move || cluster.run(name))
+        });
+        starts.into_iter().map(|start| start.join().unwrap()).collect()
+    });
+    let proxy = cluster.proxy();
+    let has = |keys: &Vec<u64>| firsts(&proxy, keys, None).iter().all(|first| *first == Some(7.0));
+    assert!(sets.iter().any(has));
+}

@@ -125,11 +125,8 @@ impl Peer {
         }
         match self.take_all(wants_all, &answer.missed) {
             Ok(()) => true,
-            // The node has what this one misses, and answers: lookups are left to it for as long as that is so.
             Err(error @ TakeError::Here(_)) => {
-                self.complain(&format!(
-                    "{error}; lookups are left to that node until this one has its rows"
-                ));
+                self.cannot_write(&error, answer.catching_up);
                 false
             }
             Err(error) => {
@@ -141,6 +138,20 @@ impl Peer {
                 }
                 false
             }
+        }
+    }
+
+    /// The node has what this one misses, and answers: lookups are left to it for as long as it answers them.
+    fn cannot_write(&mut self, error: &TakeError, leaves_them_too: bool) {
+        self.complain(&format!(
+            "{error}; lookups are left to that node until this one has its rows"
+        ));
+        let name = self.node.name.as_str();
+        let is_over = self
+            .following
+            .change(|standings| standings.stuck(name, leaves_them_too, Instant::now()));
+        if is_over {
+            self.goes_on_without("it has rows that this node cannot write, and answers no lookups itself");
         }
     }
 

@@ -1,7 +1,7 @@
 //! How far this node is with each of the other replicas, and until when it may answer lookups therefore.
 //!
 //! Pure: it asks nobody, and time is passed in. Its invariants: a replica that may have what this node misses keeps it from answering
-//! until it has been asked, is gone, or has not answered for as long as is configured; and a node that stood still has to ask all of
+//! until it has been asked, is gone, or has answered neither it nor lookups for as long as is configured; and a node that stood still has to ask all of
 //! them again.
 
 use std::collections::BTreeMap;
@@ -23,6 +23,8 @@ struct Replica {
     standing: Standing,
     /// When the first of the failures since its last answer began.
     failing_since: Option<Instant>,
+    /// Since when this node cannot write what it has, while it answers no lookups itself.
+    stuck_since: Option<Instant>,
     /// All that it has is to be looked through.
     wants_all: bool,
 }
@@ -81,6 +83,7 @@ impl Standings {
                     },
                 },
                 failing_since: None,
+                stuck_since: None,
                 wants_all: is_start,
             });
         }
@@ -125,6 +128,7 @@ impl Standings {
             let is_unknown = matches!(replica.standing, Standing::Unknown { .. });
             if !(is_unknown && replica.wants_all) {
                 replica.standing = Standing::Heard { until };
+                replica.stuck_since = None;
             }
         }
     }
@@ -157,6 +161,25 @@ impl Standings {
         is_over
     }
 
+    /// This node cannot write what a replica has. Where the replica leaves lookups to others too, for as long as a replica is waited
+    /// for, nobody may answer them otherwise: then it counts as one that does not answer.
+    pub(super) fn stuck(&mut self, name: &str, leaves_lookups: bool, now: Instant) -> bool {
+        let Some(replica) = self.replicas.get_mut(name) else {
+            return false;
+        };
+        if !leaves_lookups {
+            replica.stuck_since = None;
+            return false;
+        }
+        let since = *replica.stuck_since.get_or_insert(now);
+        let is_over = matches!(replica.standing, Standing::Unknown { .. })
+            && now.saturating_duration_since(since) >= self.times.wait_max;
+        if is_over {
+            replica.standing = Standing::Away;
+        }
+        is_over
+    }
+
     /// Whether lookups wait for it, as it may have what this node missed.
     pub(super) fn awaits(&self, name: &str) -> bool {
         let replica = self.replicas.get(name);
@@ -170,7 +193,7 @@ impl Standings {
         if stood_still {
             for replica in self.replicas.values_mut() {
                 replica.standing = Standing::Unknown { since: now };
-                replica.failing_since = None;
+                (replica.failing_since, replica.stuck_since) = (None, None);
             }
         }
         let mut until = Some(now + self.times.lease);
@@ -278,6 +301,34 @@ mod tests {
         assert_eq!(until, Some(now + ms(9000)));
         standings.heard("b", now + ms(9200));
         assert_eq!(standings.judge(now + ms(9200)).until, Some(now + ms(10_100)));
+    }
+
+    #[test]
+    fn of_replicas_that_cannot_write_each_others_rows_one_is_not_waited_for() {
+        let now = Instant::now();
+        let mut standings = of(&["b"], now);
+        // One that answers lookups has them left to it for good.
+        for s in [0, 8, 16] {
+            standings.heard("b", now + ms(s * 1000));
+            assert!(!standings.stuck("b", false, now + ms(s * 1000)));
+        }
+        assert!(!standings.stuck("b", true, now + ms(20_000)));
+        assert!(!standings.stuck("b", false, now + ms(28_000)));
+        assert!(!standings.stuck("b", true, now + ms(29_000)));
+        for s in 0..=38 {
+            assert_eq!(standings.judge(now + ms(s * 999)).until, None);
+        }
+        assert!(!standings.stuck("b", true, now + ms(37_999)));
+        assert!(standings.stuck("b", true, now + ms(38_000)));
+        let verdict = standings.judge(now + ms(38_000));
+        assert_eq!((verdict.until.is_some(), verdict.away), (true, 1));
+        // It stays so while there is no room, and is over once its rows are here.
+        standings.missed("b", now + ms(38_200));
+        assert!(!standings.stuck("b", true, now + ms(38_200)));
+        assert!(standings.judge(now + ms(38_300)).until.is_some());
+        standings.has_all("b");
+        standings.heard("b", now + ms(38_400));
+        assert_eq!(standings.judge(now + ms(38_400)).away, 0);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! Its invariant: an answer that names nothing lets the node answer lookups for as long as it said.
 
 use crate::declare::schema;
-use crate::field::{List, Optional, OrDefault, Text, UInt};
+use crate::field::{Bool, List, Optional, OrDefault, Text, UInt};
 
 schema! {
     /// A call.
@@ -35,6 +35,8 @@ schema! {
         run: UInt,
         /// What the node missed.
         missed: List<Missed<'static>>,
+        /// The node that answers leaves lookups of fresh rows to others itself.
+        catching_up: OrDefault<Bool>,
     }
 }
 
