@@ -17,6 +17,8 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// What a key takes beside its row while it waits for the log.
 const KEY_BYTES: usize = 24;
+/// What a node says that refuses a stamp because of a clock: the server that sent it finds these words.
+const AHEAD: &str = "ahead of the clock of node";
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (mut decoded, reserved) = schema::Call::decode(payload)?;
@@ -160,8 +162,7 @@ fn stamp_of(nodes: &Nodes, copy: &schema::Copy<'_>) -> Result<Stamp, Status> {
         let name = nodes.options.name.as_deref().unwrap_or("without a name");
         let own = Stamp::ms_max(now).saturating_sub(Stamp::AHEAD_MAX.as_millis() as u64);
         let ex = format!(
-            "the clock of the server that sends the copy ({} ms of Unix time) is more than {} s ahead of the clock of node {name:?} \
-             ({own} ms); set both",
+            "the clock of the server that sends the copy ({} ms of Unix time) is more than {} s {AHEAD} {name:?} ({own} ms); set both",
             stamp.ms(),
             Stamp::AHEAD_MAX.as_secs(),
         );
@@ -169,6 +170,11 @@ fn stamp_of(nodes: &Nodes, copy: &schema::Copy<'_>) -> Result<Stamp, Status> {
     }
     nodes.stamps.observe(stamp.time, Stamp::ms_max(now));
     Ok(stamp)
+}
+
+/// Whether a node refused a copy because its stamp is ahead of the node's clock: it takes it at no other time either.
+pub(crate) fn says_ahead(status: &Status) -> bool {
+    status.code == Code::NodeUnavailable && status.ex.contains(AHEAD)
 }
 
 /// Whether this server goes by that version of the map.

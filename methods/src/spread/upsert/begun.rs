@@ -3,6 +3,7 @@
 
 use super::content::Content;
 use super::shares::{Copied, Share, replicas, short};
+use crate::features_upsert::says_ahead;
 use crate::spread::beside::Beside;
 use crate::spread::route::Route;
 use millpond_calls::Nodes;
@@ -63,6 +64,25 @@ impl Begun {
     pub(super) fn may_go_by_another_map(&self) -> bool {
         let may = |share: &Share| matches!(&share.copied, Copied::Failed { status, is_answer: true } if status.code == Code::NodeUnavailable);
         self.shares.iter().any(may) && self.callers_fault().is_none() && self.shortage().is_some()
+    }
+
+    /// The error where a node refused it because of a clock: it would not take it when it catches up, so that lookups there would
+    /// not see what was acknowledged.
+    pub(super) fn ahead(&self) -> Option<Status> {
+        self.shares.iter().find_map(|share| match &share.copied {
+            Copied::Failed {
+                status,
+                is_answer: true,
+            } if says_ahead(status) => Some(Status::new(
+                Code::NodeUnavailable,
+                format!(
+                    "table {:?}: {}; some replicas may have the upsert, so repeat it",
+                    self.content.table,
+                    self.said(self.route.name(share.node), &status.ex)
+                ),
+            )),
+            _ => None,
+        })
     }
 
     /// The error where keys are on too few nodes.

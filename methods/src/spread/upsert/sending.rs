@@ -308,6 +308,10 @@ impl Sending {
         if self.pause(shared, outbound, now) {
             return;
         }
+        // Nobody is told of it: who refused it will not take it.
+        if let Some(status) = self.begun.ahead() {
+            return self.fail(&status, outbound);
+        }
         self.note_all(shared, outbound, now);
         if let Some(status) = self.begun.callers_fault().or_else(|| self.begun.shortage()) {
             return self.fail(&status, outbound);

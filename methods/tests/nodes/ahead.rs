@@ -1,0 +1,110 @@
+//! A server whose clock is ahead of the other nodes' clocks: what they refuse is not acknowledged, though it has taken it itself.
+
+use crate::rig::{NodeA, map};
+use millpond_calls::{NodeAnswer, NodeCall, NodeError, Service as _};
+use millpond_wire_payload::{Encoding, Payload};
+use millpond_wire_schema::{Code, Field as _, Status, features_upsert as schema};
+use std::sync::mpsc::{Receiver, TryRecvError};
+use std::time::{Duration, Instant};
+
+const UPSERT: &str = r#"{"table": "films", "keys": [1, 2], "values": [7, 8]}"#;
+
+/// Answers what the node sends to node "b" until its caller has an answer; which that is.
+fn answered_by(
+    node: &NodeA,
+    answer: &Receiver<String>,
+    mut end: impl FnMut(NodeCall) -> Option<NodeCall>,
+) -> String {
+    let outbound = node.service.outbound().unwrap();
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let now = Instant::now();
+        while let Some(call) = outbound.take() {
+            assert_eq!((&*call.node.name, call.method), ("b", "features.upsert"));
+            if let Some(other) = end(call) {
+                let why = NodeError::unavailable("b", "is gone");
+                other.sink.ended(outbound, now, Err(why));
+            }
+        }
+        outbound.turn(now);
+        match answer.try_recv() {
+            Ok(answer) => return answer,
+            Err(TryRecvError::Empty) => assert!(now < until, "no answer"),
+            Err(TryRecvError::Disconnected) => panic!("the call was dropped"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// What a node answers to a copy with a stamp that is far ahead of its clock.
+fn refusal(node: &NodeA, payload: &[u8]) -> Status {
+    let payload = Payload::new(Encoding::Msgpack, payload).unwrap();
+    let (copied, _) = schema::Call::decode(&payload).unwrap();
+    let (map, far) = (copied.copy.unwrap().map, u64::MAX >> 18);
+    let copy = format!(
+        r#"{{"table": "films", "keys": [1], "values": [7], "copy": {{"map": {map}, "time": {}, "origin": 9}}}}"#,
+        far << 16
+    );
+    let said = node.call("features.upsert", &copy).recv().unwrap();
+    assert!(said.contains("30116"), "{said}");
+    Status::new(Code::NodeUnavailable, said)
+}
+
+#[test]
+fn what_a_node_refuses_because_of_a_clock_is_not_acknowledged() {
+    let first = map(1, ["0-1", "0-1"]);
+    // Both have all keys, and one of them is enough.
+    let [node, other] = ["ahead", "behind"].map(|name| NodeA::start(name, first.clone(), Some(1)));
+    let answer = node.call("features.upsert", UPSERT);
+    let answer = answered_by(&node, &answer, |call| {
+        let outbound = node.service.outbound().unwrap();
+        let status = refusal(&other, &call.payload);
+        call.sink.ended(
+            outbound,
+            Instant::now(),
+            Err(NodeError {
+                status,
+                is_answer: true,
+            }),
+        );
+        None
+    });
+    for words in [
+        "error",
+        "30116",
+        "ahead of the clock of node",
+        "may have the upsert",
+    ] {
+        assert!(answer.contains(words), "{answer} lacks {words:?}");
+    }
+}
+
+#[test]
+fn what_a_node_takes_or_cannot_be_asked_for_is_acknowledged() {
+    let node = NodeA::start("together", map(1, ["0-1", "0-1"]), Some(1));
+    let answer = node.call("features.upsert", UPSERT);
+    let answer = answered_by(&node, &answer, |call| {
+        let mut payload = Vec::new();
+        let mut out = millpond_wire_payload::Encoder::new(&mut payload, Encoding::Msgpack, false);
+        let taken = schema::Answer {
+            sequence: 1,
+            durability: "memory".into(),
+            replicas: None,
+            newer: None,
+            wait_ms: None,
+        };
+        schema::Answer::write(&taken, &mut out);
+        let encoding = Encoding::Msgpack;
+        let answer = NodeAnswer {
+            encoding,
+            payload: &payload,
+        };
+        call.sink
+            .ended(node.service.outbound().unwrap(), Instant::now(), Ok(answer));
+        None
+    });
+    assert!(answer.contains("\"replicas\":2"), "{answer}");
+    let alone = node.call("features.upsert", UPSERT);
+    let answer = answered_by(&node, &alone, Some);
+    assert!(answer.contains("\"replicas\":1"), "{answer}");
+}
