@@ -1,8 +1,8 @@
 //! Lookups in the feature table while its versions switch: each answer is of one version, which may serve, and whole.
 
-use super::TRY_AGAIN;
+use super::reads::{Read, read, repeat};
 use crate::finding::Broken;
-use crate::front::{Answer, Came, Connection, Front};
+use crate::front::Connection;
 use crate::scene::Scene;
 use crate::table::{DIM, KEYS, NAME};
 use crate::tally::Tally;
@@ -13,59 +13,34 @@ use std::time::Duration;
 
 /// Looks keys up until the round is over.
 pub fn run(scene: &Scene<'_>, number: u64) {
-    let mut random = scene.generator(4000 + number);
-    while !scene.is_over() {
-        let front = Front::any(&mut random);
-        let Ok(mut connection) = scene.connect(front, &mut random) else {
-            scene.sleep(Duration::from_millis(10));
-            continue;
-        };
-        for _ in 0..random.random_range(1..100) {
-            if scene.is_over() || !look_up(scene, &mut connection, &mut random) {
-                break;
-            }
-            scene.sleep(Duration::from_millis(random.random_range(0..=scene.pause_ms_max)));
-        }
-    }
+    repeat(scene, 4000 + number, |connection, random| {
+        let can_go_on = look_up(scene, connection, random);
+        scene.sleep(Duration::from_millis(random.random_range(0..=scene.pause_ms_max)));
+        can_go_on
+    });
 }
 
 /// One lookup. Whether the connection can go on.
 fn look_up(scene: &Scene<'_>, connection: &mut Connection, random: &mut StdRng) -> bool {
+    const WHAT: &str = "a lookup";
     let count = random.random_range(1..40);
     let keys: Vec<u64> = (0..count).map(|_| random.random_range(0..KEYS + 20)).collect();
     let (front, before) = (connection.front(), scene.served.before());
-    Tally::add(&scene.tally.calls, 1);
-    let wrong = match connection.call("features.lookup", json!({"table": NAME, "keys": keys})) {
-        Came::Answer(_, Answer::Good(answer)) => {
-            Tally::add(&scene.tally.answered, 1);
-            Tally::add(&scene.tally.lookups, 1);
-            let Err(wrong) = judge(&keys, &answer) else {
-                let version = answer["version"].as_u64().unwrap_or_default();
-                if !scene.served.may_serve(&before, version) {
-                    let seen = format!("version {version} answered a lookup over {front}; it was {before:?}");
-                    scene.tell(Broken::Version, seen);
-                }
-                return true;
-            };
-            scene.tell(Broken::Version, format!("a lookup over {front}: {wrong}"));
-            return true;
-        }
-        Came::Answer(_, Answer::Error(code, ex)) => {
-            Tally::add(&scene.tally.refused, 1);
-            if TRY_AGAIN.contains(&code) {
-                return true;
-            }
-            format!("was refused with {code}: {ex}")
-        }
-        Came::Closed => {
-            Tally::add(&scene.tally.closed, 1);
-            return false;
-        }
-        Came::Nothing => "was never answered".to_owned(),
-        Came::Wrong(wrong) => wrong,
+    let call = ("features.lookup", json!({"table": NAME, "keys": keys}));
+    let answer = match read(scene, connection, WHAT, call) {
+        Read::Good(answer) => answer,
+        Read::Refused => return true,
+        Read::Over => return false,
     };
-    scene.tell(Broken::Answer, format!("a lookup over {front}: {wrong}"));
-    false
+    Tally::add(&scene.tally.lookups, 1);
+    let version = answer["version"].as_u64().unwrap_or_default();
+    if let Err(wrong) = judge(&keys, &answer) {
+        scene.tell(Broken::Version, format!("{WHAT} over {front}: {wrong}"));
+    } else if !scene.served.may_serve(&before, version) {
+        let seen = format!("version {version} answered {WHAT} over {front}; it was {before:?}");
+        scene.tell(Broken::Version, seen);
+    }
+    true
 }
 
 /// Whether these are the rows of those keys, all of the version that the answer names.

@@ -6,6 +6,7 @@ mod folds;
 mod fresh;
 mod lookups;
 mod readers;
+mod reads;
 mod switches;
 mod upserts;
 mod writers;

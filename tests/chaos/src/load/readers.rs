@@ -1,11 +1,10 @@
 //! Readers: what was acknowledged is seen by all, what was seen stays, and nobody sees half a put.
 
-use super::TRY_AGAIN;
+use super::reads::{Read, read, repeat};
 use crate::finding::Broken;
-use crate::front::{Answer, Came, Connection, Front};
+use crate::front::Connection;
 use crate::ledger::{State, entries};
 use crate::scene::Scene;
-use crate::tally::Tally;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use serde_json::{Value, json};
@@ -13,19 +12,9 @@ use std::time::Duration;
 
 /// Reads until the round is over.
 pub fn run(scene: &Scene<'_>, number: u64) {
-    let mut random = scene.generator(2000 + number);
-    while !scene.is_over() {
-        let front = Front::any(&mut random);
-        let Ok(mut connection) = scene.connect(front, &mut random) else {
-            scene.sleep(Duration::from_millis(10));
-            continue;
-        };
-        for _ in 0..100 {
-            if scene.is_over() || !look(scene, &mut connection, &mut random) {
-                break;
-            }
-        }
-    }
+    repeat(scene, 2000 + number, |connection, random| {
+        look(scene, connection, random)
+    });
 }
 
 /// Looks for the put behind the newest one of a writer that is known to be there, and for that one.
@@ -40,38 +29,14 @@ fn look(scene: &Scene<'_>, connection: &mut Connection, random: &mut StdRng) -> 
     let candidate = newest.map_or(0, |newest| newest + 1);
     let wanted = entries(writer, candidate);
     let keys: Vec<&String> = wanted.iter().map(|[key, _]| key).collect();
-    Tally::add(&scene.tally.calls, 1);
-    match connection.call("ordered.get", json!({"keys": keys})) {
-        Came::Answer(_, Answer::Good(answer)) => {
-            Tally::add(&scene.tally.answered, 1);
+    let call = ("ordered.get", json!({"keys": keys}));
+    match read(scene, connection, "a get", call) {
+        Read::Good(answer) => {
             judge(scene, writer, candidate, newest, &wanted, &answer);
             true
         }
-        Came::Answer(_, Answer::Error(code, ex)) => {
-            Tally::add(&scene.tally.refused, 1);
-            if !TRY_AGAIN.contains(&code) {
-                scene.tell(Broken::Answer, format!("a get was refused with {code}: {ex}"));
-            }
-            true
-        }
-        Came::Closed => {
-            Tally::add(&scene.tally.closed, 1);
-            false
-        }
-        Came::Nothing => {
-            scene.tell(
-                Broken::Answer,
-                format!("a get over {} was never answered", connection.front()),
-            );
-            false
-        }
-        Came::Wrong(wrong) => {
-            scene.tell(
-                Broken::Answer,
-                format!("a get over {}: {wrong}", connection.front()),
-            );
-            false
-        }
+        Read::Refused => true,
+        Read::Over => false,
     }
 }
 
