@@ -7,6 +7,7 @@ mod alike;
 mod varying;
 
 pub(crate) use ahead::ahead;
+pub use alike::KNOWN_BYTES_MAX;
 
 use crate::{Served, find, spread};
 use millpond_catalog::Catalog;

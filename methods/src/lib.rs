@@ -29,6 +29,7 @@ mod status;
 mod tune;
 
 pub use configured::{Kind, Section, check};
+pub use features_lookup::KNOWN_BYTES_MAX;
 pub use run::{answered, asked};
 pub use spread::Kept;
 

@@ -176,6 +176,11 @@ impl Projection {
         })
     }
 
+    /// Columns of an answer's row.
+    pub fn columns(&self) -> usize {
+        self.columns.len()
+    }
+
     /// Bytes of an answer's row.
     pub fn row_bytes(&self) -> usize {
         self.row_bytes

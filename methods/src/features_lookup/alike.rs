@@ -23,6 +23,13 @@ const KNOWN_MAX: usize = 16;
 /// Bytes of a payload, and of an answer's rows, beyond which reading the call is little beside its rows.
 const PAYLOAD_BYTES_MAX: usize = 4 << 10;
 const ANSWER_BYTES_MAX: usize = 32 << 10;
+/// Columns that are asked for by name: each takes some memory beside its name.
+const COLUMNS_MAX: usize = 64;
+/// What a known call takes at most beside its payload and its answer's rows: the bitmap and the other entries, its columns, the record.
+const BESIDE_BYTES: usize = 4 << 10;
+/// What the calls that a net thread knows take at most, with the keys of the one that is served.
+pub const KNOWN_BYTES_MAX: usize =
+    KNOWN_MAX * (PAYLOAD_BYTES_MAX + ANSWER_BYTES_MAX + BESIDE_BYTES) + PAYLOAD_BYTES_MAX;
 
 thread_local! {
     static KNOWN: RefCell<Known> = RefCell::default();
@@ -101,6 +108,7 @@ pub(super) fn note(catalog: &Catalog, call: &Served<'_>, reserved: &Reserved<'_>
         || part.read.is_some()
         || part.varying.is_some()
         || part.inverse.is_some()
+        || matches!(&part.projection, Cow::Owned(projection) if projection.columns() > COLUMNS_MAX)
     {
         return;
     }

@@ -9,7 +9,7 @@ use crate::ports::{Port, admin_port, data_bounds};
 use millpond_fronts_native::{CHANNEL_BYTES, PUSH_BYTES_MAX};
 use millpond_fronts_resp::STATE_BYTES;
 use millpond_fronts_websocket as websocket;
-use millpond_methods::Kind;
+use millpond_methods::{KNOWN_BYTES_MAX, Kind};
 use millpond_net::{MemoryPart, MemoryUse};
 
 /// A call that another thread works on: its ticket, what answers it, and its trace.
@@ -53,6 +53,15 @@ pub(super) fn of_process(config: &Config, threads: u64) -> Vec<MemoryPart> {
     parts.push(MemoryPart {
         what: "puts that wait for their stores",
         bytes: puts,
+    });
+    let knows = config.nodes.is_none() && !config.features.is_empty();
+    parts.push(MemoryPart {
+        what: "lookups that net threads know again",
+        bytes: if knows {
+            threads.saturating_mul(KNOWN_BYTES_MAX as u64)
+        } else {
+            0
+        },
     });
     parts.push(MemoryPart {
         what: "the log's queue",
@@ -210,7 +219,7 @@ mod tests {
             .unwrap();
         let (section, _) = section.split_once("\n## ").unwrap();
         let default = of_process(&Config::default(), 1);
-        let used = "[ordered.a]\ndurability = \"memory\"\n[methods.m]\nkind = \"duplex\"\npush = \"p\"";
+        let used = "[ordered.a]\ndurability = \"memory\"\n[methods.m]\nkind = \"duplex\"\npush = \"p\"\n[features.f]\npath = \"f\"";
         let used = of_process(&toml::from_str(used).unwrap(), 1);
         let mib = |bytes: u64| bytes.div_ceil(1 << 20);
         let part = |what: &str| {
@@ -235,6 +244,10 @@ mod tests {
             ("calls to peers", part("calls to peers that wait for an answer")),
             ("calls that other threads", part("calls in flight")),
             ("puts that wait", part("puts that wait for their stores")),
+            (
+                "lookups that net threads know",
+                part("lookups that net threads know again"),
+            ),
             ("the log's queue", part("the log's queue")),
             ("the admin port", mib(of_admin()).to_string()),
             (AT_WORK, format!("{work} each")),
@@ -268,6 +281,7 @@ mod tests {
             ("[log]\nqueue_bytes_max = 116777216", 100_000_000),
             ("[ordered.a]\ndurability = \"memory\"", 2 * 67_108_864),
             ("[methods.m]\nkind = \"duplex\"\npush = \"p\"", 65_536 << 10),
+            ("[features.f]\npath = \"f\"", KNOWN_BYTES_MAX as u64),
             (
                 "[server.tls]\ncertificate = \"c\"\nprivate_key = \"k\"\nclient_certificates = \"r\"",
                 10_000 * (64 << 10),
