@@ -349,6 +349,11 @@ impl<'o> Encoder<'o> {
         self.out.extend_from_slice(value);
     }
 
+    /// Entries written into the map that is open, or to stand behind the beginning of one ([`Encoder::begin_map`]).
+    pub fn written_entries(&self) -> usize {
+        self.written / MAP.per_entry
+    }
+
     /// Bytes written, with those that were there before.
     pub fn written_bytes(&self) -> usize {
         self.out.len()

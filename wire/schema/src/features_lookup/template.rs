@@ -25,9 +25,12 @@ impl Template {
         let mut entries = Vec::new();
         let mut out = Encoder::new(&mut entries, Encoding::Msgpack, false);
         let [found, values] = header.begin(&mut out);
+        let begun = out.written_entries();
+        // Kept for long.
+        entries.shrink_to_fit();
         Some(Template {
             entries,
-            count: 5 + usize::from(header.overlay_sequence.is_some()),
+            count: begun + usize::from(header.overlay_sequence.is_some()),
             found,
             values,
         })
