@@ -1,12 +1,11 @@
 //! Tables of bytes over nodes: whole rows go to every replica, and lookups put them together, as numbers.
 
 use super::cluster::Cluster;
-use super::upserts::{held, limit, upsert};
+use super::upserts::{held, is_found, look_up, upsert};
 use crate::harness::Millpond;
 use millpond_engines_features::{Column, Numbers, Schema, write::Writer};
 use serde_json::{Value, json};
 use std::path::Path;
-use std::time::Instant;
 
 /// A table without rows, whose rows are bytes: so many, or 0 for any number.
 fn make(dir: &Path, dim: usize) {
@@ -50,19 +49,8 @@ fn upsert_call(keys: &[u64], round: u64, dim: usize) -> Value {
 
 /// The rows of keys, once a server answers all of them.
 fn rows(server: &Millpond, keys: &[u64], map: Option<u64>) -> Vec<Option<String>> {
-    let mut call = json!({"table": "films", "keys": keys, "type": "u8"});
-    if let Some(map) = map {
-        call["map"] = json!(map);
-    }
-    let until = limit();
-    loop {
-        let (status, answer) = server.call("features.lookup", &call);
-        if status == 200 && answer.get("missing").is_none() {
-            return rows_of(&answer, keys.len());
-        }
-        let may_come = status == 200 || status == 503;
-        assert!(may_come && Instant::now() < until, "{status} {answer}");
-    }
+    let call = json!({"table": "films", "keys": keys, "type": "u8"});
+    rows_of(&look_up(server, call, map), keys.len())
 }
 
 fn rows_of(answer: &Value, count: usize) -> Vec<Option<String>> {
@@ -72,7 +60,7 @@ fn rows_of(answer: &Value, count: usize) -> Vec<Option<String>> {
             .map(|number| number.as_u64().unwrap() as usize)
             .collect::<Vec<_>>()
     };
-    let (found, values) = (numbers("found"), numbers("values"));
+    let values = numbers("values");
     let dim = answer["dim"].as_u64().unwrap() as usize;
     let offsets = match answer.get("offsets") {
         Some(_) => numbers("offsets"),
@@ -83,9 +71,8 @@ fn rows_of(answer: &Value, count: usize) -> Vec<Option<String>> {
             .iter()
             .map(|byte| *byte as u8 as char)
     };
-    let is_found = |at: usize| found[at / 8] >> (at % 8) & 1 == 1;
     (0..count)
-        .map(|at| is_found(at).then(|| row(at).collect()))
+        .map(|at| is_found(answer, at).then(|| row(at).collect()))
         .collect()
 }
 

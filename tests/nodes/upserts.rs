@@ -30,9 +30,8 @@ pub fn upsert(server: &Millpond, call: &Value) -> Value {
     }
 }
 
-/// The first numbers of keys' rows as a server answers them, found or not, once it does. `map` asks a node for its own rows.
-pub fn firsts(server: &Millpond, keys: &[u64], map: Option<u64>) -> Vec<Option<f64>> {
-    let mut call = json!({"table": "films", "keys": keys});
+/// What a server answers to a lookup, once it has all of the keys. `map` asks a node for its own rows.
+pub fn look_up(server: &Millpond, mut call: Value, map: Option<u64>) -> Value {
     if let Some(map) = map {
         call["map"] = json!(map);
     }
@@ -40,18 +39,24 @@ pub fn firsts(server: &Millpond, keys: &[u64], map: Option<u64>) -> Vec<Option<f
     loop {
         let (status, answer) = server.call("features.lookup", &call);
         if status == 200 && answer.get("missing").is_none() {
-            let found = |at: usize| answer["found"][at / 8].as_u64().unwrap() >> (at % 8) & 1 == 1;
-            let values = answer["values"].as_array().unwrap();
-            let rows = values.chunks(DIM).enumerate();
-            return rows
-                .map(|(at, row)| found(at).then(|| row[0].as_f64().unwrap()))
-                .collect();
+            return answer;
         }
-        assert!(
-            (status == 200 || status == 503) && Instant::now() < until,
-            "{status} {answer}"
-        );
+        let may_come = status == 200 || status == 503;
+        assert!(may_come && Instant::now() < until, "{status} {answer}");
     }
+}
+
+/// Whether a key was found.
+pub fn is_found(answer: &Value, at: usize) -> bool {
+    answer["found"][at / 8].as_u64().unwrap() >> (at % 8) & 1 == 1
+}
+
+/// The first numbers of keys' rows as a server answers them, found or not; see [`look_up`].
+pub fn firsts(server: &Millpond, keys: &[u64], map: Option<u64>) -> Vec<Option<f64>> {
+    let answer = look_up(server, json!({"table": "films", "keys": keys}), map);
+    let rows = answer["values"].as_array().unwrap().chunks(DIM).enumerate();
+    rows.map(|(at, row)| is_found(&answer, at).then(|| row[0].as_f64().unwrap()))
+        .collect()
 }
 
 /// The keys that a node holds.
