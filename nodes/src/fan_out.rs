@@ -8,6 +8,7 @@
 
 mod copies;
 mod keys;
+mod slow;
 
 use crate::{Action, Attempt, Choice, Error, Event, NodeIndex, Routing, Sent};
 use copies::{Copies, SentCopy};
@@ -199,19 +200,6 @@ impl<E> FanOut<E> {
         let current = self.copies.iter().filter(|copy| self.is_current(copy));
         let attempts = current.filter_map(|copy| copy.attempt.as_ref());
         attempts.filter_map(Attempt::timer_at).min()
-    }
-
-    /// Sends the keys of slow copies to other replicas too, as far as the budget allows it.
-    pub fn on_timer(&mut self, routing: &mut Routing, now: Instant) {
-        if self.is_complete() {
-            return;
-        }
-        for id in self.copies.ids() {
-            let current = self.copies.get(id).is_some_and(|copy| self.is_current(copy));
-            if current && self.report(id, Event::Timer, routing, now) == Action::SendSecond {
-                self.hedge(id, routing, now);
-            }
-        }
     }
 
     /// A copy ended.
@@ -418,32 +406,6 @@ impl<E> FanOut<E> {
         let choose = |nodes: &[NodeIndex]| Some(routing.replicas.choose(nodes, now).node());
         for (node, keys) in self.keys.regroup(&map, open, choose).0 {
             self.send(node, keys, None, routing, now);
-        }
-    }
-
-    /// Sends the keys of a slow copy to other replicas, none of which is resting.
-    fn hedge(&mut self, id: CopyId, routing: &mut Routing, now: Instant) {
-        let Some(node) = self.copies.get(id).map(|copy| copy.node) else {
-            return;
-        };
-        let open: Vec<_> = self
-            .copies
-            .pairs(id)
-            .filter(|(_, at)| self.keys.is_open(*at))
-            .collect();
-        let map = routing.map().clone();
-        let choose = |untried: &[NodeIndex]| match routing.replicas.choose_other(untried, Some(node), now) {
-            Choice::Ready(other) => Some(other),
-            Choice::Resting { .. } | Choice::None => None,
-        };
-        let (groups, _) = self.keys.regroup(&map, open, choose);
-        if groups.is_empty() {
-            self.report(id, Event::NotSent, routing, now);
-            return;
-        }
-        routing.hedging.spread(groups.len());
-        for (node, keys) in groups {
-            self.send(node, keys, Some(id), routing, now);
         }
     }
 

@@ -2,14 +2,17 @@
 //! allows it, and at once where the first replica failed.
 //!
 //! A state machine driven by events; it sends nothing and starts no timer. A failure's second copy is not charged to the budget:
-//! it replaces a copy, so it adds no load. The invariant: a call is sent at most twice, it ends once, and copies sent because of
-//! the time are at most `share_permille` of the calls and the `saved` ones (and those of the last hedge, where it went to several nodes).
+//! it replaces a copy, so it adds no load; nor is one that leaves a replica which stands still, as no other call goes there
+//! meanwhile. The invariant: a call is sent at most twice, it ends once, and other copies sent because of the time are at most
+//! `share_permille` of the calls and the `saved` ones (and those of the last hedge, where it went to several nodes).
 
 use crate::Latencies;
 use std::time::{Duration, Instant};
 
 /// What a hedge costs; a call earns `share_permille` of it.
 const HEDGE_COST: i64 = 1000;
+/// A call that the budget refused is due again no sooner.
+const AGAIN_MIN: Duration = Duration::from_micros(100);
 
 /// How often calls are hedged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +53,10 @@ pub enum Sent {
 pub enum Event {
     /// The time of [`Attempt::timer_at`] has come.
     Timer,
+    /// It has come, the replica of the first copy stands still, and another one answers.
+    Standing,
+    /// It has come, and the other replicas stand still.
+    Later,
     /// A copy was answered.
     Answered(Sent),
     /// A copy failed as calls to a node that is gone do.
@@ -142,6 +149,10 @@ impl Hedging {
         }
         match event {
             Event::Timer => self.timer(attempt, now),
+            Event::Standing if attempt.is_due(now) => {
+                attempt.second = State::Outstanding;
+                Action::SendSecond
+            }
             Event::Answered(copy) if attempt.state(copy) == State::Outstanding => {
                 attempt.ended = true;
                 // From the first sending: where the second copy wins, the first took at least as long. A call whose first copy
@@ -163,7 +174,11 @@ impl Hedging {
                 }
                 attempt.after_failure()
             }
-            Event::Answered(_) | Event::Failed(_) | Event::NotSent => Action::Wait,
+            Event::Later if attempt.is_due(now) => {
+                self.postpone(attempt, now);
+                Action::Wait
+            }
+            _ => Action::Wait,
         }
     }
 
@@ -175,19 +190,24 @@ impl Hedging {
     }
 
     fn timer(&mut self, attempt: &mut Attempt, now: Instant) -> Action {
-        let due = attempt.timer_at().is_some_and(|at| at <= now);
-        if !due {
+        if !attempt.is_due(now) {
             return Action::Wait;
         }
-        // One chance: a call that the budget refuses waits for its first copy.
-        attempt.hedge_at = None;
         if self.saved < HEDGE_COST {
+            self.postpone(attempt, now);
             return Action::Wait;
         }
         self.saved -= HEDGE_COST;
         attempt.paid = true;
         attempt.second = State::Outstanding;
         Action::SendSecond
+    }
+
+    /// It is due again, ever more seldom.
+    fn postpone(&self, attempt: &mut Attempt, now: Instant) {
+        let waited = now.saturating_duration_since(attempt.sent_at);
+        let again = |delay: Duration| now.checked_add(delay.max(waited / 2).max(AGAIN_MIN));
+        attempt.hedge_at = self.delay().and_then(again);
     }
 }
 
@@ -196,6 +216,11 @@ impl Attempt {
     pub fn timer_at(&self) -> Option<Instant> {
         let waits = !self.ended && self.first == State::Outstanding && self.second == State::NotSent;
         self.hedge_at.filter(|_| waits)
+    }
+
+    /// Whether [`Attempt::timer_at`] has come.
+    pub fn is_due(&self, now: Instant) -> bool {
+        self.timer_at().is_some_and(|at| at <= now)
     }
 
     /// Whether the call was answered or failed.
@@ -238,7 +263,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
     use Action::{Answer, Fail, SendSecond, Wait};
-    use Event::{Answered, Failed, NotSent, Timer};
+    use Event::{Answered, Failed, Later, NotSent, Standing, Timer};
     use Sent::{First, Second};
 
     fn ms(ms: u64) -> Duration {
@@ -316,6 +341,29 @@ mod tests {
             (1, Failed(Second), Wait),
             (1, NotSent, Wait),
         ]);
+    }
+
+    #[test]
+    fn a_call_that_the_budget_refuses_is_due_again_and_leaves_a_replica_that_stands_still() {
+        let now = Instant::now();
+        let mut hedging = experienced(now);
+        hedging.saved = 0;
+        let (mut attempt, mut other) = (hedging.begin(now), hedging.begin(now));
+        hedging.saved = 0;
+        for (due, next) in [(10, 20), (20, 30), (30, 45), (45, 67)] {
+            assert_eq!(hedging.on(&mut attempt, Timer, now + ms(due)), Wait);
+            let at = attempt.timer_at().unwrap();
+            assert!(at >= now + ms(next) && at < now + ms(next + 1), "{:?}", at - now);
+        }
+        assert_eq!(hedging.on(&mut attempt, Standing, now + ms(50)), Wait);
+        assert_eq!(hedging.on(&mut attempt, Standing, now + ms(70)), SendSecond);
+        assert_eq!((hedging.saved, attempt.timer_at()), (0, None));
+        // Where the other replica stands still, nothing is spent.
+        hedging.saved = HEDGE_COST;
+        assert_eq!(hedging.on(&mut other, Later, now + ms(10)), Wait);
+        assert_eq!(hedging.saved, HEDGE_COST);
+        assert_eq!(hedging.on(&mut other, Timer, now + ms(70)), SendSecond);
+        assert_eq!(hedging.saved, 0);
     }
 
     #[test]

@@ -11,6 +11,7 @@ fn event() -> impl Strategy<Value = Event> {
     prop_oneof![
         3 => Just(Event::Timer),
         1 => Just(Event::NotSent),
+        1 => prop_oneof![Just(Event::Standing), Just(Event::Later)],
         2 => copy.clone().prop_map(Event::Answered),
         1 => copy.prop_map(Event::Failed),
     ]
