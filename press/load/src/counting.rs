@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millpond_press_recorder::{ErrorKind, Live, Silence, Tally};
 
-use crate::check::{Answer, Sampling};
+use crate::check::{Answer, Sampling, Verified};
 use crate::plan::{Handed, Plan};
 
 /// When a request was sent, and which.
@@ -106,7 +106,7 @@ impl Counting {
         sent: &Sent,
         answer: Answer<'_>,
         now: u64,
-        verify: impl FnOnce(usize, Answer<'_>) -> Result<(), String>,
+        verify: impl FnOnce(usize, Answer<'_>) -> Result<Verified, String>,
     ) {
         let latency = now.saturating_sub(sent.due);
         Live::bump(&self.live.answers);
@@ -122,8 +122,12 @@ impl Counting {
         if !self.sampling.takes(self.plan.checker.share()) {
             return self.tally.unchecked(operation, latency, service, lateness);
         }
-        let checked = verify(index, answer).and_then(|()| {
-            let checked = self.plan.checker.check(index, answer, &mut self.numbers);
+        let checked = verify(index, answer).and_then(|verified| {
+            let (checker, numbers) = (&self.plan.checker, &mut self.numbers);
+            let checked = match verified {
+                Verified::Nothing => checker.check(index, answer, numbers),
+                Verified::OneMap => checker.check_content(index, answer, numbers),
+            };
             checked.map_err(|wrong| wrong.to_string())
         });
         match checked {

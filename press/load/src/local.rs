@@ -12,7 +12,7 @@ use millpond_press_recorder::Live;
 use tokio::sync::mpsc::Sender;
 
 use crate::caller;
-use crate::check::Answer;
+use crate::check::{Answer, Verified};
 use crate::kind::{Given, Takes, Target, TargetKind};
 use crate::plan::{Plan, Report};
 use crate::{Error, Part, ProgramStart, Threads};
@@ -55,8 +55,8 @@ pub(crate) trait Local: Sized + Send + Sync + 'static {
     ) -> Result<Answer<'s>, String>;
 
     /// Checks what only the requests can tell of the answer to request `index`, after its time was taken.
-    fn verify(&self, _index: usize, _answer: Answer<'_>) -> Result<(), String> {
-        Ok(())
+    fn verify(&self, _index: usize, _answer: Answer<'_>) -> Result<Verified, String> {
+        Ok(Verified::Nothing)
     }
 }
 

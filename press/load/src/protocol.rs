@@ -11,7 +11,7 @@ use std::time::Duration;
 use millpond_press_recorder::{ErrorKind, Live};
 use tokio::sync::mpsc::Sender;
 
-use crate::check::Answer;
+use crate::check::{Answer, Verified};
 use crate::event_loop;
 use crate::fill::fill_over;
 use crate::kind::{Given, Takes, Target, TargetKind};
@@ -141,8 +141,8 @@ pub(crate) trait Protocol: Sized + Send + Sync + 'static {
     ) -> Result<Read<'b>, Malformed>;
 
     /// Checks what only the protocol can know of the answer to `request`, the one at `index`.
-    fn verify(&self, _index: usize, _request: &[u8], _answer: Answer<'_>) -> Result<(), String> {
-        Ok(())
+    fn verify(&self, _index: usize, _request: &[u8], _answer: Answer<'_>) -> Result<Verified, String> {
+        Ok(Verified::Nothing)
     }
 }
 

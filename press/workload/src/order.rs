@@ -48,7 +48,12 @@ impl Order {
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> usize {
         let index = self.at;
-        self.at = ((self.at as u128 + self.step as u128) % self.len as u128) as usize;
+        // Both are below `len`, so one subtraction does what a division would.
+        let left = self.len - self.at;
+        self.at = match self.step >= left {
+            true => self.step - left,
+            false => self.at + self.step,
+        };
         index
     }
 }

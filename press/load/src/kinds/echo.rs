@@ -4,7 +4,7 @@
 //! connection goes on, because the lengths still hold.
 
 use crate::TargetKind;
-use crate::check::Answer;
+use crate::check::{Answer, Verified};
 use crate::kind::{Given, Takes};
 use crate::protocol::{Found, Input, Malformed, Prepared, Protocol, Read, Said, on_wire};
 
@@ -43,12 +43,12 @@ impl Protocol for Echo {
     }
 
     #[inline]
-    fn verify(&self, _index: usize, request: &[u8], answer: Answer<'_>) -> Result<(), String> {
+    fn verify(&self, _index: usize, request: &[u8], answer: Answer<'_>) -> Result<Verified, String> {
         let Answer::Bytes(found) = answer else {
-            return Ok(());
+            return Ok(Verified::Nothing);
         };
         if found == request {
-            return Ok(());
+            return Ok(Verified::Nothing);
         }
         let at = found.iter().zip(request).position(|(a, b)| a != b).unwrap_or(0);
         Err(format!(

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use millpond_engines_features::Table;
 
 use crate::TargetKind;
-use crate::check::Answer;
+use crate::check::{Answer, Verified};
 use crate::kind::Given;
 use crate::local::{Local, Unread, in_process, number};
 use crate::protocol::words;
@@ -59,7 +59,7 @@ impl Local for Features {
         }
     }
 
-    fn verify(&self, index: usize, answer: Answer<'_>) -> Result<(), String> {
+    fn verify(&self, index: usize, answer: Answer<'_>) -> Result<Verified, String> {
         self.0.compare(index, answer)
     }
 }

@@ -4,7 +4,7 @@
 //! protocol.txt. Its invariant: none over the limit is awaited, and every answer ends where its command says it does.
 
 use crate::TargetKind;
-use crate::check::Answer;
+use crate::check::{Answer, Verified};
 use crate::kind::{Given, Takes};
 use crate::known::KnownAnswers;
 use crate::protocol::{Found, Input, Malformed, Prepared, Protocol, Read, Said, excerpt, on_wire, words};
@@ -87,8 +87,8 @@ impl Protocol for Memcached {
         Ok(Found::next(used, said))
     }
 
-    fn verify(&self, index: usize, _request: &[u8], answer: Answer<'_>) -> Result<(), String> {
-        self.0.compare(index, answer)
+    fn verify(&self, index: usize, _request: &[u8], answer: Answer<'_>) -> Result<Verified, String> {
+        self.0.compare(index, answer).map(|()| Verified::Nothing)
     }
 }
 

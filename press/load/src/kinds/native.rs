@@ -6,7 +6,7 @@
 use millpond_wire_payload::{Encoding, Value, decode_map};
 
 use crate::TargetKind;
-use crate::check::Answer;
+use crate::check::{Answer, Verified};
 use crate::kind::{Given, Takes, first_words};
 use crate::msgpack;
 use crate::protocol::{
@@ -114,7 +114,7 @@ impl Protocol for Native {
         }))
     }
 
-    fn verify(&self, index: usize, _request: &[u8], answer: Answer<'_>) -> Result<(), String> {
+    fn verify(&self, index: usize, _request: &[u8], answer: Answer<'_>) -> Result<Verified, String> {
         self.0.compare(index, answer)
     }
 }

@@ -4,7 +4,7 @@
 //! invariant: an answer is read to its end at any depth without recursion, and none over the limit is awaited.
 
 use crate::TargetKind;
-use crate::check::Answer;
+use crate::check::{Answer, Verified};
 use crate::kind::{Given, Takes};
 use crate::known::KnownAnswers;
 use crate::protocol::{Found, Input, Malformed, Prepared, Protocol, Read, Said, excerpt, on_wire, words};
@@ -74,8 +74,8 @@ impl Protocol for Resp {
         Ok(Found::next(used, said))
     }
 
-    fn verify(&self, index: usize, _request: &[u8], answer: Answer<'_>) -> Result<(), String> {
-        self.0.compare(index, answer)
+    fn verify(&self, index: usize, _request: &[u8], answer: Answer<'_>) -> Result<Verified, String> {
+        self.0.compare(index, answer).map(|()| Verified::Nothing)
     }
 }
 

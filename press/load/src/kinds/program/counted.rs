@@ -9,7 +9,7 @@ use std::time::Duration;
 use millpond_press_recorder::{ErrorKind, Live};
 
 use super::frame::{Frame, Times};
-use crate::check::Answer;
+use crate::check::{Answer, Verified};
 use crate::counting::{Counting, Sent};
 use crate::event_loop::SECOND;
 use crate::plan::{Handed, Plan};
@@ -144,7 +144,8 @@ impl Counted {
         }
         self.counting.sent(begin);
         let nothing = Answer::Bytes(&[]);
-        self.counting.answered(&call(begin), nothing, end, |_, _| Ok(()));
+        self.counting
+            .answered(&call(begin), nothing, end, |_, _| Ok(Verified::Nothing));
     }
 
     fn failed(&mut self, begin: u64, end: u64, is_wrong: bool, why: &str) {
