@@ -19,7 +19,8 @@ KEYS = 100
 ROWS = 1_000_000
 BATCHES = 500
 IN_FLIGHT_MAX = 256
-WATCH_S = 0.2
+# Each look has the server write a page of metrics, which takes it some milliseconds.
+WATCH_S = 1.0
 
 
 def text(value):
