@@ -1,14 +1,14 @@
-//! Memory of a length that is known, filled with zeros, in huge pages where the system grants them.
+//! Memory of a length that is known, filled with zeros, which the system hands out as one.
 //!
 //! Not for what grows, and no allocator: small memory is the allocator's. Invariant: all of it is zeros until it is written to.
 
 use std::io;
 use std::ops::{Deref, DerefMut};
 
-use memmap2::{Advice, MmapMut};
+use memmap2::{MmapMut, MmapOptions};
 
-/// What a huge page has on most systems: less memory gains nothing by a mapping of its own.
-const HUGE_BYTES: usize = 2 << 20;
+/// Less memory gains nothing by a mapping of its own.
+const MAPPED_BYTES: usize = 1 << 20;
 
 /// Memory that is given back as one.
 pub(crate) enum Pages {
@@ -17,15 +17,13 @@ pub(crate) enum Pages {
 }
 
 impl Pages {
-    /// As much memory as has `len` bytes. The system hands it out when it is first written to: a huge page at a time, not 512 small ones.
+    /// As much memory as has `len` bytes, all of which are about to be used: the process is not interrupted for each page. Pages are
+    /// small. Huge ones save little of what is used once, and cost far more where a virtual machine gives free ones back to its host.
     pub(crate) fn zeroed(len: usize) -> io::Result<Pages> {
-        if len < HUGE_BYTES {
+        if len < MAPPED_BYTES {
             return Ok(Pages::Allocated(vec![0; len]));
         }
-        let memory = MmapMut::map_anon(len)?;
-        // Refused by systems without huge pages, which work all the same.
-        #[cfg(target_os = "linux")]
-        let _ = memory.advise(Advice::HugePage);
+        let memory = MmapOptions::new().len(len).populate().map_anon()?;
         Ok(Pages::Mapped(memory))
     }
 }
@@ -57,7 +55,7 @@ mod tests {
 
     #[test]
     fn memory_is_zeros_and_keeps_what_is_written() {
-        for len in [0, 1, HUGE_BYTES - 1, HUGE_BYTES, HUGE_BYTES * 2 + 7] {
+        for len in [0, 1, MAPPED_BYTES - 1, MAPPED_BYTES, MAPPED_BYTES * 2 + 7] {
             let mut pages = Pages::zeroed(len).unwrap();
             assert_eq!(pages.len(), len);
             assert!(pages.iter().all(|&byte| byte == 0));

@@ -19,7 +19,7 @@ use crate::pages::Pages;
 
 /// Of rows that are read at a time.
 const CHUNK_BYTES: usize = 256 * 1024;
-/// Of rows in memory that lie together, or are written at a time: the first ones, and further ones, which have a huge page.
+/// Of rows in memory that lie together, or are written at a time: the first ones, and further ones.
 const OPEN_BYTES: (usize, usize) = (CHUNK_BYTES, 2 << 20);
 
 /// Rows while they are pushed.
@@ -129,7 +129,7 @@ impl Incoming {
         if self.open.room() >= bytes {
             return Ok(());
         }
-        // A small table has no huge page.
+        // A small table takes little memory.
         let most = match self.open.pages.is_empty() {
             true => OPEN_BYTES.0,
             false => OPEN_BYTES.1,
