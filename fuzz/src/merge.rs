@@ -28,7 +28,7 @@ struct Asked {
     row_type: RowType,
     /// 0 asks for none.
     at_version: Option<u64>,
-    /// 1 to 4: key k is node k mod so many's.
+    /// 1 to 4: key k is node k mod so many's. They answer in turn, each twice at most: what it sent before is replaced.
     nodes: usize,
 }
 
@@ -53,13 +53,13 @@ fn merged(data: &[u8]) -> usize {
     };
     let mut merge = Merge::new(asked.keys, asked.row_type, BYTES_MAX);
     let mut taken = 0;
-    for node in 0..asked.nodes {
+    for turn in 0..2 * asked.nodes {
         let Some((len, rest)) = answers.split_first_chunk() else {
             break;
         };
         let (answer, rest) = rest.split_at(usize::from(u16::from_le_bytes(*len)).min(rest.len()));
         answers = rest;
-        taken += usize::from(take(&mut merge, &asked, node, answer));
+        taken += usize::from(take(&mut merge, &asked, turn % asked.nodes, answer));
     }
     check_written(&merge, &asked);
     taken
