@@ -245,7 +245,7 @@ impl Millpond {
         self.child.wait().unwrap()
     }
 
-    /// Sends a signal. One that is to stop it has stopped all its threads when this returns.
+    /// Sends a signal. One that is to stop it has stopped all its threads when this returns, and one that kills it has closed its files.
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill")
             .args([&format!("-{name}"), &self.child.id().to_string()])
@@ -257,6 +257,24 @@ impl Millpond {
             assert!(Instant::now() < until, "it goes on after SIGSTOP");
             std::thread::sleep(Duration::from_millis(1));
         }
+        while name == "KILL" && !self.has_ended() {
+            assert!(Instant::now() < until, "it goes on after SIGKILL");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Whether the kernel has nothing left of it but how it ended: another process can have its sockets then.
+    fn has_ended(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.child.id())) else {
+            return true;
+        };
+        let mut threads = threads.flatten();
+        let is_over = threads.next().is_none_or(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit_once(") ")
+                .is_none_or(|(_, state)| state.starts_with(['Z', 'X']))
+        });
+        is_over && threads.next().is_none()
     }
 
     /// Whether the kernel says that each of its threads is stopped.
