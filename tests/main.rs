@@ -61,6 +61,7 @@ mod nodes {
     pub(crate) mod cluster;
     mod etcd;
     mod failing;
+    mod folding;
     mod lookups;
     mod texts;
     mod tls;

@@ -67,9 +67,22 @@ pub struct Freshness {
     upserts_split_anew: AtomicU64,
 }
 
+/// What another node said of a table, when it asked and had missed nothing of what this one noted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Heard {
+    /// When it asked, by this server's clock: milliseconds of Unix time, as the others.
+    pub at_ms: u64,
+    /// Every acknowledged upsert that was made before is in its log.
+    pub whole_ms: u64,
+    /// When its newest upsert was made.
+    pub newest_ms: u64,
+}
+
 /// By the nodes' names.
 #[derive(Debug, Default)]
 struct Noted {
+    /// What they said when they asked last, by table.
+    heard: BTreeMap<String, BTreeMap<String, Heard>>,
     /// What they missed, by table.
     missed: BTreeMap<String, BTreeMap<String, (u64, u64)>>,
     /// Until when each may answer lookups because this one said that it missed nothing.
@@ -228,6 +241,33 @@ impl Freshness {
         missed
     }
 
+    /// A node that missed nothing said this of the tables of which it has seen all that this process had before.
+    pub fn hear<'t>(&self, node: &str, tables: impl Iterator<Item = (&'t str, Heard)>) {
+        let tables = tables.map(|(table, heard)| (table.to_owned(), heard)).collect();
+        self.noted().heard.insert(node.to_owned(), tables);
+    }
+
+    /// What these nodes have all said of a table: the earliest of their times, and the latest of their newest upserts; nothing where one
+    /// has said nothing of it.
+    pub fn heard_of<'n>(&self, table: &str, nodes: impl Iterator<Item = &'n str>) -> Option<Heard> {
+        let noted = self.noted();
+        let all = Heard {
+            at_ms: u64::MAX,
+            whole_ms: u64::MAX,
+            newest_ms: 0,
+        };
+        nodes
+            .map(|node| noted.heard.get(node)?.get(table).copied())
+            .try_fold(all, |all, heard| {
+                let heard = heard?;
+                Some(Heard {
+                    at_ms: all.at_ms.min(heard.at_ms),
+                    whole_ms: all.whole_ms.min(heard.whole_ms),
+                    newest_ms: all.newest_ms.max(heard.newest_ms),
+                })
+            })
+    }
+
     /// Forgets what was noted of nodes that are none any more.
     pub fn keep(&self, is_node: impl Fn(&str) -> bool) {
         let mut noted = self.noted();
@@ -235,6 +275,7 @@ impl Freshness {
             missed.retain(|node, _| is_node(node));
         }
         noted.leases.retain(|node, _| is_node(node));
+        noted.heard.retain(|node, _| is_node(node));
     }
 
     fn noted(&self) -> MutexGuard<'_, Noted> {
@@ -312,7 +353,18 @@ mod tests {
         let later = now + LEASE / 2;
         assert_eq!(note(8, later), LEASE / 2);
         assert_eq!(note(8, now + LEASE * 2), Duration::ZERO);
+        let heard = |at_ms, newest_ms| Heard {
+            at_ms,
+            whole_ms: at_ms - 1,
+            newest_ms,
+        };
+        fresh.hear("b", [("t", heard(7, 3)), ("u", heard(7, 3))].into_iter());
+        assert_eq!(fresh.heard_of("t", ["b", "c"].into_iter()), None);
+        fresh.hear("c", [("t", heard(5, 4))].into_iter());
+        assert_eq!(fresh.heard_of("u", ["b", "c"].into_iter()), None);
+        assert_eq!(fresh.heard_of("t", ["b", "c"].into_iter()), Some(heard(5, 4)));
         fresh.keep(|_| false);
         assert_eq!(fresh.read(true, now).missing, 0);
+        assert_eq!(fresh.heard_of("t", ["b"].into_iter()), None);
     }
 }

@@ -71,7 +71,7 @@ pub use call::{Call, Caller, Meta};
 pub use calls::Calls;
 pub use clock::Clock;
 pub use copies::{Copies, CopyUnderWay};
-pub use freshness::{Fresh, Freshness, MissedRows};
+pub use freshness::{Fresh, Freshness, Heard, MissedRows};
 pub use host::{Host, NoHost, OnDecision, OnVersions, Tuned, VersionChange, VersionsCall};
 pub use method::{
     Callers, ConfiguredHandler, Cost, Handler, MethodId, MethodSpec, Methods, Serve, StateHandler,

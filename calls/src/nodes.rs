@@ -59,6 +59,8 @@ pub struct NodesOptions {
     pub read_lease: Duration,
     /// How long a node may take for a copy of an upsert that may be acknowledged without it.
     pub give_up: Duration,
+    /// How long after an upsert was made all replicas have it, or one of them is known to miss it.
+    pub settle: Duration,
     /// What calls between the servers have; where none is set, nobody is asked for it.
     pub token: Secret,
 }
@@ -66,6 +68,12 @@ pub struct NodesOptions {
 impl NodesOptions {
     /// The longest read lease: a node that asks for a longer one gets this, as upserts wait for it.
     pub const READ_LEASE_MAX: Duration = Duration::from_secs(2);
+
+    /// How old an upsert may be when a node takes a copy of it, or a note that another one missed it. The rest of `settle` is for clocks
+    /// that differ.
+    pub fn upsert_age_max(&self) -> Duration {
+        self.settle / 5 * 2
+    }
 }
 
 impl Default for NodesOptions {
@@ -80,6 +88,7 @@ impl Default for NodesOptions {
             upsert_acks: None,
             read_lease: Duration::from_secs(1),
             give_up: Duration::from_secs(2),
+            settle: Duration::from_secs(300),
             token: Secret::default(),
         }
     }

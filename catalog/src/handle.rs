@@ -6,7 +6,7 @@
 use crate::versions;
 use crate::{Catalog, Error, ModelSection, Resources, Sections, Serving};
 use arc_swap::{ArcSwap, Guard};
-use millpond_engines_features::{Folded, Overlay};
+use millpond_engines_features::{Folded, Overlay, Table};
 use millpond_threads::ends_by;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -53,6 +53,10 @@ impl Handle {
                 past.before = serving.before;
                 past.highest = past.highest.max(serving.highest);
             }
+        }
+        // Of upserts over nodes a start took nothing out yet, as versions that are held may have less of them.
+        for (name, table) in &catalog.tables {
+            forget_folded(&catalog, name, table);
         }
         Ok(Handle {
             current: Arc::new(ArcSwap::from_pointee(catalog)),
@@ -252,7 +256,7 @@ fn retire(old: &Arc<Catalog>, next: &Catalog, is_lasting: bool, until: Instant) 
     for pipeline in old.pipelines.values() {
         has_ended &= ends_by(until, || Arc::strong_count(pipeline) == 1);
     }
-    forget_folded(old, next, is_lasting, has_ended);
+    forget_all_folded(next, is_lasting, has_ended);
     for threads in old.stage_threads().filter(|threads| !threads.stop_by(until)) {
         let stage = threads.name();
         tracing::warn!(
@@ -271,56 +275,57 @@ fn retire(old: &Arc<Catalog>, next: &Catalog, is_lasting: bool, until: Instant) 
     }
 }
 
-/// Takes out of overlays what the version that serves now has folded: nobody reads the version before any more.
-fn forget_folded(old: &Catalog, next: &Catalog, is_lasting: bool, has_ended: bool) {
+/// Takes out of overlays what the version that serves now has folded, where nobody reads the version before any more and a restart
+/// serves it too.
+fn forget_all_folded(next: &Catalog, is_lasting: bool, has_ended: bool) {
     for (name, table) in &next.tables {
-        let (Some(overlay), Some(folded)) = (table.overlay(), table.folded()) else {
-            continue;
-        };
-        let served = old.tables.get(name).map_or(0, |old| overlay.folded_in(old));
-        if overlay.folded_in(table) <= served {
-            continue;
-        }
-        if !is_lasting {
-            tracing::warn!(
+        match (is_lasting, has_ended) {
+            _ if to_forget(next, name, table).is_none() => {}
+            (true, true) => forget_folded(next, name, table),
+            (false, _) => tracing::warn!(
                 table = name,
                 "a restart serves another version; what was folded stays in memory and in the log"
-            );
-            continue;
-        }
-        // A call that has not ended may still read it over the version before; the next switch to a higher fold takes it out, or a restart.
-        if !has_ended {
-            tracing::warn!(
+            ),
+            // A call that has not ended may still read it over the version before; the next switch takes it out, or a restart.
+            (true, false) => tracing::warn!(
                 table = name,
                 "calls on the version before have not ended; what was folded stays in memory"
-            );
-            continue;
-        }
-        let folded = Folded {
-            sequence: folded_everywhere(next, name, overlay).unwrap_or(folded.sequence),
-            ..folded
-        };
-        if folded.sequence == 0 {
-            continue;
-        }
-        match overlay.forget(folded) {
-            Ok(()) => tracing::info!(
-                table = name,
-                sequence = folded.sequence,
-                entries = overlay.len(),
-                "overlay folded"
             ),
-            Err(error) => tracing::warn!(table = name, %error, "what was folded stays in the overlay"),
         }
     }
 }
 
-/// Of a table that is on several servers, and has upserts from before it was spread: up to where all of its versions that are open have
-/// them. Calls over nodes ask for the version that all nodes serve, which may be one that is only held here.
-fn folded_everywhere(next: &Catalog, name: &str, overlay: &Overlay) -> Option<u64> {
+/// What is to go of a table's overlay, if anything is.
+fn to_forget(next: &Catalog, name: &str, table: &Table) -> Option<Folded> {
+    let overlay = table.overlay()?;
+    let folded = folded_everywhere(next, name, overlay).unwrap_or(overlay.folded_in(table));
+    let forgotten = overlay.forgotten();
+    (folded != forgotten && folded.covers(forgotten)).then_some(folded)
+}
+
+fn forget_folded(next: &Catalog, name: &str, table: &Table) {
+    let (Some(overlay), Some(folded)) = (table.overlay(), to_forget(next, name, table)) else {
+        return;
+    };
+    match overlay.forget(folded) {
+        Ok(()) => tracing::info!(
+            table = name,
+            sequence = folded.sequence,
+            before_ms = folded.before_ms,
+            entries = overlay.len(),
+            "overlay folded"
+        ),
+        Err(error) => tracing::warn!(table = name, %error, "what was folded stays in the overlay"),
+    }
+}
+
+/// Of a table that is on several servers: up to where all of its versions that are open have what was upserted. Calls over nodes ask
+/// for the version that all nodes serve, which may be one that is only held here.
+fn folded_everywhere(next: &Catalog, name: &str, overlay: &Overlay) -> Option<Folded> {
     let section = next.sections().features.get(name)?;
     let versions = next.versions(name).filter(|_| section.spread);
-    versions.map(|table| overlay.folded_in(table)).min()
+    let folded = versions.map(|table| overlay.folded_in(table));
+    folded.reduce(Folded::shared_with)
 }
 
 fn not_served(section: &str, name: &str) -> Error {

@@ -498,6 +498,8 @@ fn what_a_spread_table_has_folded_stays_while_a_version_without_it_is_held() {
         let fold = features::Fold {
             log: &log,
             sequence: None,
+            before_ms: None,
+            is_rebuilt: false,
             ttl_ms: None,
             shards: 1,
         };

@@ -49,6 +49,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         let answer = schema::Answer {
             run: nodes.fresh.run(),
             sequence: page.sequence,
+            folded_ms: Some(overlay.folded_before_ms()).filter(|ms| *ms > 0),
             layout: overlay.layout(),
             keys: all().map(|row| row.key).collect(),
             times: all().map(|row| row.stamp.time).collect(),

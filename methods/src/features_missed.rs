@@ -3,30 +3,40 @@
 
 use crate::features_upsert::overlay;
 use crate::{Served, at_once};
-use millpond_calls::{Nodes, NodesOptions, Served as Call};
+use millpond_calls::{Heard, Nodes, NodesOptions, Served as Call};
 use millpond_catalog::Catalog;
 use millpond_wire_payload::{Encoder, Payload, Reserved};
 use millpond_wire_schema::{Code, Field as _, Status, features_missed as schema};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
         let nodes = nodes_with(call, &decoded.node, payload)?;
         let fresh = &nodes.fresh;
-        let seen = decoded.run == Some(fresh.run());
+        let has_seen = decoded.run == Some(fresh.run());
+        // What is noted from here on may be of upserts that are not much older.
+        let at_ms = unix_ms(SystemTime::now());
         // Nobody has seen what is not there yet.
         let is_there = |seen: &&schema::Seen<'_>| {
             overlay(catalog, &seen.table).is_ok_and(|(_, own)| seen.sequence <= own.sequence())
         };
-        let seen = decoded.seen.iter().filter(|_| seen).filter(is_there);
+        let seen = || decoded.seen.iter().filter(|_| has_seen).filter(is_there);
         let lease = Duration::from_millis(decoded.lease_ms).min(NodesOptions::READ_LEASE_MAX);
         let now = call.asked.clock.read();
         let missed = fresh.ask(
             &decoded.node,
-            seen.map(|seen| (&*seen.table, seen.sequence)),
+            seen().map(|seen| (&*seen.table, seen.sequence)),
             (lease, now),
         );
+        if missed.is_empty() {
+            let heard = |seen: &schema::Seen<'_>| Heard {
+                at_ms,
+                whole_ms: seen.whole_ms.unwrap_or_default(),
+                newest_ms: seen.newest_ms.unwrap_or_default(),
+            };
+            fresh.hear(&decoded.node, seen().map(|seen| (&*seen.table, heard(seen))));
+        }
         let missed = missed.into_iter().map(|missed| schema::Missed {
             table: missed.table.into(),
             from: missed.from,
@@ -39,6 +49,12 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         };
         Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))
     })
+}
+
+/// In milliseconds of Unix time.
+fn unix_ms(at: SystemTime) -> u64 {
+    let since = at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The other servers, among which is the node that calls.

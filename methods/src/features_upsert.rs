@@ -158,16 +158,7 @@ fn stamp_of(nodes: &Nodes, copy: &schema::Copy<'_>) -> Result<Stamp, Status> {
         return Err(Status::new(Code::BadArgument, ex));
     }
     let now = SystemTime::now();
-    if stamp.is_ahead(now) {
-        let name = nodes.options.name.as_deref().unwrap_or("without a name");
-        let own = Stamp::ms_max(now).saturating_sub(Stamp::AHEAD_MAX.as_millis() as u64);
-        let ex = format!(
-            "the clock of the server that sends the copy ({} ms of Unix time) is more than {} s {AHEAD} {name:?} ({own} ms); set both",
-            stamp.ms(),
-            Stamp::AHEAD_MAX.as_secs(),
-        );
-        return Err(Status::new(Code::NodeUnavailable, ex));
-    }
+    check_clock(nodes, stamp, now)?;
     nodes.stamps.observe(stamp.time, Stamp::ms_max(now));
     Ok(stamp)
 }
@@ -175,6 +166,29 @@ fn stamp_of(nodes: &Nodes, copy: &schema::Copy<'_>) -> Result<Stamp, Status> {
 /// Whether a node refused a copy because its stamp is ahead of the node's clock: it takes it at no other time either.
 pub(crate) fn says_ahead(status: &Status) -> bool {
     status.code == Code::NodeUnavailable && status.ex.contains(AHEAD)
+}
+
+/// Whether an upsert was made about now: one that is ahead would beat all others until then, and all replicas are said to have those that are
+/// older.
+///
+/// # Errors
+/// [`Code::NodeUnavailable`], with both clocks.
+fn check_clock(nodes: &Nodes, stamp: Stamp, now: SystemTime) -> Result<(), Status> {
+    let age_max = nodes.options.upsert_age_max();
+    let (problem, most) = match (stamp.is_ahead(now), stamp.is_older_than(age_max, now)) {
+        (true, _) => (AHEAD, Stamp::AHEAD_MAX),
+        (_, true) => ("behind the clock of node", age_max),
+        (false, false) => return Ok(()),
+    };
+    let name = nodes.options.name.as_deref().unwrap_or("without a name");
+    let own = Stamp::ms_max(now).saturating_sub(Stamp::AHEAD_MAX.as_millis() as u64);
+    let ex = format!(
+        "the clock of the server that sends the copy ({} ms of Unix time) is more than {} s {problem} {name:?} ({own} ms); \
+         set both",
+        stamp.ms(),
+        most.as_secs(),
+    );
+    Err(Status::new(Code::NodeUnavailable, ex))
 }
 
 /// Whether this server goes by that version of the map.
@@ -202,6 +216,12 @@ fn note(
     reserved: &Reserved<'_>,
 ) -> Result<(), Status> {
     let (_, overlay) = overlay(catalog, table)?;
+    // A fold may have been told that nobody missed what is older.
+    let stamp = Stamp {
+        time: missed.time,
+        origin: 0,
+    };
+    check_clock(nodes, stamp, SystemTime::now())?;
     let lease = Duration::from_millis(missed.lease_ms).min(NodesOptions::READ_LEASE_MAX);
     let names = missed.nodes.iter().map(|node| &**node);
     let wait = note_missed(

@@ -8,6 +8,7 @@
 mod complaint;
 mod link;
 mod peer;
+mod settling;
 mod standing;
 mod stream;
 mod written;
@@ -190,6 +191,7 @@ impl Following {
     /// Follows the map until the server stops.
     fn run(self: Arc<Following>) {
         let (mut map, mut threads) = (None::<Arc<BucketMap>>, BTreeMap::new());
+        let mut told = BTreeMap::new();
         while !self.rests(self.lease / LOOKS) {
             match self.nodes.map() {
                 Some(next) if map.as_ref().is_none_or(|map| map.version() != next.version()) => {
@@ -203,6 +205,7 @@ impl Following {
                 && self.change(|standings| standings.judge(Instant::now()).is_whole)
             {
                 self.nodes.fresh.has_map(map.version());
+                self.settle(&mut told);
             }
         }
         let until = Instant::now() + self.lease;

@@ -68,6 +68,7 @@ pub(crate) fn open(config: &Config) -> Result<Option<Spread>, Error> {
         upsert_acks: section.upsert_acks,
         read_lease: read_lease(section),
         give_up: Duration::from_millis(section.answer_timeout_ms),
+        settle: Duration::from_millis(section.settle_ms),
         token: section.token.clone(),
     });
     let tls = read_tls(section)?.map(Arc::new);

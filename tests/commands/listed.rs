@@ -34,7 +34,7 @@ pub const LISTED: &[(&str, &str)] = &[
     ("millpond features rollback embeddings", "the same"),
     (
         "millpond features fold",
-        "needs the log of a server that took upserts; tests/serving/upserts.rs runs it",
+        "needs the log of a server that took upserts; tests/serving/upserts.rs and tests/nodes/folding.rs run it",
     ),
     (
         "millpond serve --config examples/plugin/plugin.toml",

@@ -93,10 +93,10 @@ fn a_configuration_that_cannot_be_spread_does_not_start() {
     check("[features.a]\n", "features.a.path is missing");
 }
 
-/// Upserts over nodes are not folded, so without a `ttl_ms` their overlay fills for good.
+/// Without a `ttl_ms` fresh rows over nodes stay until somebody folds them.
 #[test]
-fn an_overlay_over_nodes_that_nothing_empties_is_warned_of() {
-    const WORDS: &str = "set features.films.overlay.ttl_ms, or give bytes_max room for every key";
+fn an_overlay_over_nodes_that_only_folds_empty_is_warned_of() {
+    const WORDS: &str = "(millpond features fold), or set features.films.overlay.ttl_ms";
     let cluster = Cluster::start_fresh(&["a"], 1, "");
     let checked = || {
         let mut command = millpond();

@@ -44,7 +44,8 @@ fn calls_between_servers_need_the_token_of_the_nodes() {
         .unwrap();
     let mut copy = upsert_call(&[1], 5.0);
     copy["copy"] = json!({"map": 1, "time": sequence + 1, "origin": 1});
-    let note = json!({"table": "films", "missed": {"nodes": ["b"], "sequence": 1, "lease_ms": 1}});
+    let note =
+        json!({"table": "films", "missed": {"nodes": ["b"], "sequence": 1, "time": sequence, "lease_ms": 1}});
     let missed = json!({"node": "b", "lease_ms": 1});
     let fresh = json!({"table": "films", "node": "b", "map": 1});
     for (method, call, key) in [

@@ -8,6 +8,8 @@ use std::path::PathBuf;
 
 /// Writes what the log of a table's overlay holds as the next version, a delta on the active one. A server may run meanwhile: its last
 /// upserts, which may still fail, are left to the next fold then. Activate the version to have the overlay give up what is in it.
+///
+/// Upserts over nodes are folded by their time: fold on all nodes with the same --before-ms, then activate on all.
 #[derive(Args)]
 pub(crate) struct Fold {
     /// The table's folder.
@@ -19,6 +21,14 @@ pub(crate) struct Fold {
     /// Fold up to this sequence; all that was acknowledged for certain when left out.
     #[arg(long)]
     sequence: Option<u64>,
+    /// Over nodes: fold what was upserted before this time, in milliseconds of Unix time. Give all nodes of a table the same. As far as
+    /// all replicas have it when left out.
+    #[arg(long, value_name = "MS", conflicts_with = "sequence")]
+    before_ms: Option<u64>,
+    /// The version folded onto was built from other nodes' versions that are folded up to --before-ms: say so, and fold nothing of the
+    /// log.
+    #[arg(long, requires = "before_ms")]
+    rebuilt: bool,
     /// Leave out rows that are older, as features.NAME.overlay.ttl_ms says; what is folded does not grow old any more.
     #[arg(long, value_name = "MS")]
     ttl_ms: Option<u64>,
@@ -38,12 +48,19 @@ pub(crate) fn folded(arguments: Fold) -> anyhow::Result<String> {
     let wanted = Wanted {
         log: &arguments.log,
         sequence: arguments.sequence,
+        before_ms: arguments.before_ms,
+        is_rebuilt: arguments.rebuilt,
         ttl_ms: arguments.ttl_ms,
         shards: arguments.shards,
     };
     Ok(
         match fold(&arguments.table, arguments.base, &wanted, held.as_ref())? {
-            Some((summary, folded)) => format!("{summary}\nfolded up to sequence {}", folded.sequence),
+            Some((summary, folded)) => match folded.before_ms {
+                0 => format!("{summary}\nfolded up to sequence {}", folded.sequence),
+                before_ms => {
+                    format!("{summary}\nfolded what was upserted before {before_ms} ms of Unix time")
+                }
+            },
             None => "nothing was upserted that the version does not have; no version was written".to_owned(),
         },
     )

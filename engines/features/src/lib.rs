@@ -71,8 +71,8 @@ pub use lookup::Pool;
 pub use millpond_wal::{Durability, Error as LogError, QueueError};
 pub use node_share::NodeShare;
 pub use overlay::{
-    Fold, Folded, FreshPage, FreshRow, Overlay, OverlayRecovery, OverlaySection, Stamp, UPSERT_BYTES_MAX,
-    Upsert, UpsertError, Upserted, fold, stored_rows,
+    Fold, Folded, FreshPage, FreshRow, Overlay, OverlayRecovery, OverlaySection, Settled, Stamp,
+    UPSERT_BYTES_MAX, Upsert, UpsertError, Upserted, fold, stored_rows,
 };
 pub use projection::{Answered, Projection};
 pub use received::{VersionFiles, verify_files, version_files};

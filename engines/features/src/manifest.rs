@@ -91,6 +91,14 @@ pub(crate) struct FoldedEntry {
     /// The log's history in hexadecimal, which JSON numbers could not carry exactly.
     pub(crate) history: String,
     pub(crate) sequence: u64,
+    /// Of upserts over nodes, in milliseconds of Unix time.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(crate) before_ms: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// One shard file, as the manifest describes it.
@@ -117,6 +125,7 @@ impl From<Folded> for FoldedEntry {
         FoldedEntry {
             history: format!("{:016x}", folded.history),
             sequence: folded.sequence,
+            before_ms: folded.before_ms,
         }
     }
 }
@@ -128,6 +137,7 @@ impl Manifest {
         Some(Folded {
             history: u64::from_str_radix(&folded.history, 16).ok()?,
             sequence: folded.sequence,
+            before_ms: folded.before_ms,
         })
     }
 

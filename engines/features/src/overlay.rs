@@ -11,6 +11,7 @@ mod commit;
 mod compact;
 mod filter;
 mod fold;
+mod folded;
 mod heap;
 mod index;
 mod page;
@@ -47,6 +48,7 @@ use upsert::Job;
 
 pub(crate) use block::{Block, ones};
 pub use fold::{Fold, fold};
+pub use folded::{Folded, Settled};
 pub use page::{FreshPage, FreshRow};
 pub use record::UPSERT_BYTES_MAX;
 pub use section::OverlaySection;
@@ -54,15 +56,6 @@ pub use stamp::Stamp;
 pub use stored::stored_rows;
 pub use upsert::{Upsert, UpsertError, Upserted};
 pub(crate) use view::{Now, View};
-
-/// Up to where a version has what was upserted: in which log's history, and which sequence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Folded {
-    /// The log's.
-    pub history: u64,
-    /// The last one that is in.
-    pub sequence: u64,
-}
 
 /// Fresh rows of one table. It is shared by the versions that serve.
 pub struct Overlay {
@@ -88,6 +81,22 @@ pub(crate) struct State {
     counts: Counts,
     /// What the log takes on the disk.
     log_bytes: AtomicU64,
+    /// What was taken away because all versions have it: its sequence, and its time.
+    folded: (AtomicU64, AtomicU64),
+    /// What the log says of the other replicas.
+    settled: (AtomicU64, AtomicU64),
+}
+
+impl State {
+    fn show_folded(&self, folded: Folded) {
+        self.folded.0.store(folded.sequence, Ordering::Release);
+        self.folded.1.store(folded.before_ms, Ordering::Release);
+    }
+
+    fn show_settled(&self, settled: Settled) {
+        self.settled.0.store(settled.whole_ms, Ordering::Release);
+        self.settled.1.store(settled.foldable_ms, Ordering::Release);
+    }
 }
 
 #[derive(Default)]
@@ -201,8 +210,17 @@ impl Overlay {
                     .to_owned(),
             });
         }
-        let floor = begin(&mut recovered, table, dir)?;
-        found.entries.retain(|_, entry| entry.sequence > floor);
+        let folded = begin(&mut recovered, table, dir)?;
+        // Of upserts over nodes other versions that are open may have less: they go by `forget`. A log that is gone may have been
+        // folded too.
+        if !recovered.has_begun() || folded.before_ms == 0 && !found.stamp.is_some() {
+            found
+                .entries
+                .retain(|_, entry| !folded.has(entry.sequence, entry.stamp));
+            if folded.covers(found.folded) {
+                found.folded = folded;
+            }
+        }
         // The process that made them may have ended before this sync; nothing is shown before it.
         sync_folders(&FORMAT, &*disk, dir).map_err(Error::OverlayLog)?;
         let log = Log::open(
@@ -216,9 +234,7 @@ impl Overlay {
         let mut log = log.map_err(Error::OverlayLog)?;
         log.sync_every(section.sync_every_ms.map(Duration::from_millis));
         let history = recovered.next_number;
-        // A log that is gone may have been folded too.
-        let folded = table.folded().filter(|folded| folded.history == history);
-        found.folded = found.folded.max(folded.map_or(0, |folded| folded.sequence));
+        found.folded.history = history;
         let opened = Opened {
             log: Some(log),
             lock: Some(lock),
@@ -254,7 +270,11 @@ impl Overlay {
             durability: section.durability,
             counts: Counts::default(),
             log_bytes: AtomicU64::new(opened.log.as_ref().map_or(0, Log::bytes)),
+            folded: Default::default(),
+            settled: Default::default(),
         });
+        state.show_folded(opened.found.folded);
+        state.show_settled(opened.found.settled);
         let recovery = OverlayRecovery {
             records: opened.records,
             entries: state.index.len(),
@@ -272,7 +292,11 @@ impl Overlay {
             bytes_max: section.bytes_max,
             segment_bytes_max: section.segment_bytes_max,
             swept: Swept::new(),
-            compaction: Compaction::new(opened.found.segments, opened.found.folded, opened.found.copied),
+            compaction: Compaction::new(
+                opened.found.segments,
+                (opened.found.folded, opened.found.settled),
+                opened.found.copied,
+            ),
         };
         let queue = Arc::new(Queue::new(section.queue_max, queue_bytes_max));
         let thread = LogThread::start("overlay-log", &queue, opened.lock, move |queue| {
@@ -303,8 +327,8 @@ impl Overlay {
         self.wait_for(|done| answer_refused(self.queue.push(Job::Upsert(upsert), done)))
     }
 
-    /// Takes away what a version that serves has folded, and gives the space of its log back. To be called once no lookup reads the
-    /// version before. Waits for the log thread.
+    /// Takes away what the versions that are open have folded, and gives the space of its log back. To be called once no lookup
+    /// reads a version that has less. Waits for the log thread.
     ///
     /// # Errors
     /// The log failed, or is closed.
@@ -314,9 +338,43 @@ impl Overlay {
         }
         // Switches come one after the other, and none is to leave it to the next because upserts fill the queue.
         let taken_out = self.wait_for(|done| {
-            answer_refused(self.queue.push_beyond(Job::Folded(folded.sequence), done));
+            answer_refused(self.queue.push_beyond(Job::Folded(folded), done));
         });
         taken_out.map(drop)
+    }
+
+    /// Has the log say what the other replicas have, behind all upserts that were handed over before. It waits for nothing: what
+    /// was said shows in [`Overlay::settled`].
+    pub fn settle(&self, settled: Settled) {
+        answer_refused(self.queue.push_beyond(Job::Settled(settled), Box::new(|_| ())));
+    }
+
+    /// What its log says of the other replicas; zeros without a log.
+    pub fn settled(&self) -> Settled {
+        Settled {
+            whole_ms: self.state.settled.0.load(Ordering::Acquire),
+            foldable_ms: self.state.settled.1.load(Ordering::Acquire),
+        }
+    }
+
+    /// What was taken away because the versions that are open have it.
+    pub fn forgotten(&self) -> Folded {
+        Folded {
+            history: self.history,
+            sequence: self.state.folded.0.load(Ordering::Acquire),
+            before_ms: self.folded_before_ms(),
+        }
+    }
+
+    /// Upserts over nodes that were made before this time are here no more: versions have them.
+    pub fn folded_before_ms(&self) -> u64 {
+        self.state.folded.1.load(Ordering::Acquire)
+    }
+
+    /// The time before which every acknowledged upsert of this node's keys is here or in a version: of `table` or one before.
+    pub fn whole_before_ms(&self, table: &Table) -> u64 {
+        let folded = self.folded_in(table).before_ms.max(self.folded_before_ms());
+        folded.max(self.settled().whole_ms)
     }
 
     fn wait_for(&self, push: impl FnOnce(Done<Job>)) -> Result<Upserted, UpsertError> {
@@ -358,10 +416,13 @@ impl Overlay {
         &self.section
     }
 
-    /// The sequence up to which a version has what was upserted; 0 where it has nothing of it.
-    pub fn folded_in(&self, table: &Table) -> u64 {
+    /// What a version has of its log; nothing of it where that is another one's.
+    pub fn folded_in(&self, table: &Table) -> Folded {
         let folded = table.folded().filter(|folded| folded.history == self.history);
-        folded.map_or(0, |folded| folded.sequence)
+        folded.unwrap_or(Folded {
+            history: self.history,
+            ..Folded::default()
+        })
     }
 
     /// Whether the log thread has ended by a panic: no upsert succeeds any more.

@@ -66,6 +66,7 @@ mod tests {
         let note = schema::Missed {
             nodes: vec!["b".into()],
             sequence: 9,
+            time: 3,
             lease_ms: 5,
         };
         let call = schema::Call {

@@ -21,6 +21,12 @@ use std::time::Duration;
 /// Milliseconds that a timeout may have at most.
 const TIMEOUT_MS_MAX: u64 = 600_000;
 
+/// Upserts settle no faster than copies of them go over a busy network; and in a day, or nothing is ever folded.
+const SETTLE_MS_MIN: u64 = 5000;
+const SETTLE_MS_MAX: u64 = 86_400_000;
+/// Two fifths of it are twice as long as a node is waited for.
+const SETTLE_TIMEOUTS: u64 = 5;
+
 /// `[nodes]`
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -51,6 +57,9 @@ pub struct Nodes {
     pub upsert_acks: Option<usize>,
     /// How long this node waits for replicas that may have upserts which it missed, before it answers lookups without them.
     pub catch_up_ms_max: u64,
+    /// How long after an upsert was made it can be folded, once all replicas have it. Copies that take more than two fifths of it are
+    /// refused, and clocks may differ by a fifth: the same on all servers.
+    pub settle_ms: u64,
     /// What calls between servers need, and have: the same on all of them.
     pub token: Secret,
     /// A file that holds it alone.
@@ -73,6 +82,7 @@ impl Default for Nodes {
             keep_alive_s: 15,
             upsert_acks: None,
             catch_up_ms_max: 10_000,
+            settle_ms: 300_000,
             token: Secret::default(),
             token_file: None,
         }
@@ -306,11 +316,20 @@ fn check_bounds(nodes: &Nodes) -> Result<(), String> {
             REPLICAS_MAX as u64,
         ),
         ("catch_up_ms_max", nodes.catch_up_ms_max, 1, TIMEOUT_MS_MAX),
+        ("settle_ms", nodes.settle_ms, SETTLE_MS_MIN, SETTLE_MS_MAX),
     ];
     for (key, found, least, most) in limits {
         if !(least..=most).contains(&found) {
             return Err(format!("nodes.{key} is {found}; expected {least} to {most}"));
         }
+    }
+    // Whoever gives a replica up has others note in time that it missed the upsert.
+    let least = nodes.answer_timeout_ms.saturating_mul(SETTLE_TIMEOUTS);
+    if nodes.settle_ms < least {
+        return Err(format!(
+            "nodes.settle_ms is {}; expected at least {least}, {SETTLE_TIMEOUTS} times nodes.answer_timeout_ms: raise it on all servers",
+            nodes.settle_ms
+        ));
     }
     Ok(())
 }

@@ -5,6 +5,7 @@
 
 use super::complaint::Complaint;
 use super::link::{Link, LinkError};
+use super::settling::unix_ms;
 use super::written::write;
 use super::{Following, PAGE_MAX, QUESTIONS};
 use millpond_nodes::Node;
@@ -36,13 +37,15 @@ pub(super) enum TakeError {
     Unfit(String),
     /// This node cannot write them now, which says nothing of the other one.
     Here(String),
+    /// Some of them are in the node's versions alone, and this node's do not have them.
+    Lacks(String),
 }
 
 impl std::fmt::Display for TakeError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             TakeError::Link(error) => error.fmt(f),
-            TakeError::Unfit(why) | TakeError::Here(why) => f.write_str(why),
+            TakeError::Unfit(why) | TakeError::Here(why) | TakeError::Lacks(why) => f.write_str(why),
         }
     }
 }
@@ -84,9 +87,15 @@ impl Peer {
     fn ask(&mut self, most: Duration) -> bool {
         let asked = Instant::now();
         let following = Arc::clone(&self.following);
-        let seen = self.seen.iter().map(|(table, sequence)| missed::Seen {
-            table: table.as_str().into(),
-            sequence: *sequence,
+        let asked_ms = unix_ms();
+        let seen = self.seen.iter().map(|(table, sequence)| {
+            let has = following.in_log(table);
+            missed::Seen {
+                table: table.as_str().into(),
+                sequence: *sequence,
+                whole_ms: has.map(|(whole_ms, _)| whole_ms),
+                newest_ms: has.map(|(_, newest_ms)| newest_ms),
+            }
         });
         let call = missed::Call {
             node: following.name.as_str().into(),
@@ -114,7 +123,10 @@ impl Peer {
         }
         let wants_all = following.change(|standings| {
             match answer.missed.is_empty() {
-                true => standings.heard(name, asked),
+                true => {
+                    standings.heard(name, asked);
+                    standings.clean(name, asked_ms);
+                }
                 false => standings.missed(name, Instant::now()),
             }
             standings.wants_all(name)
@@ -123,15 +135,28 @@ impl Peer {
             self.complaint.is_over();
             return false;
         }
-        match self.take_all(wants_all, &answer.missed) {
+        let taken = self.take_all(wants_all, &answer.missed);
+        self.took(asked, taken, answer.catching_up)
+    }
+
+    /// What the node has was taken, or why not; `leaves_them_too` where it answers no lookups itself. Whether to ask again at once.
+    fn took(&mut self, asked: Instant, taken: Result<(), TakeError>, leaves_them_too: bool) -> bool {
+        match taken {
             Ok(()) => true,
+            Err(error @ TakeError::Lacks(_)) => {
+                let (following, name) = (&self.following, &self.node.name);
+                following.change(|standings| standings.lacks(name));
+                self.complain(&error.to_string());
+                false
+            }
             Err(error @ TakeError::Here(_)) => {
-                self.cannot_write(&error, answer.catching_up);
+                self.cannot_write(&error, leaves_them_too);
                 false
             }
             Err(error) => {
                 self.complain(&error.to_string());
-                let is_over = following
+                let is_over = self
+                    .following
                     .change(|standings| standings.failed(&self.node.name, asked, false, Instant::now()));
                 if is_over {
                     self.goes_on_without("does not give what this node may have missed");
@@ -215,9 +240,12 @@ impl Peer {
             // It takes none of them here.
             self.seen.insert(missed.table.to_string(), missed.to);
         }
-        if wants_all {
-            following.change(|standings| standings.has_all(&self.node.name));
-        }
+        following.change(|standings| {
+            standings.lacks_nothing(&self.node.name);
+            if wants_all {
+                standings.has_all(&self.node.name);
+            }
+        });
         following.nodes.fresh.caught_up();
         let (node, ms) = (self.node.name.as_str(), began.elapsed().as_millis() as u64);
         tracing::info!(node, rows = count, ms, "caught up with another replica");
@@ -247,6 +275,7 @@ impl Peer {
                 let why = "its process is another one".to_owned();
                 return Err(TakeError::Link(LinkError::Lost(why)));
             }
+            following.check_whole(table, page.folded_ms.unwrap_or_default())?;
             let sequence = *first.get_or_insert(page.sequence);
             position = page.position;
             count += write(&following, &self.node.name, table, &page)?;

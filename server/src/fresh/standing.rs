@@ -27,6 +27,10 @@ struct Replica {
     stuck_since: Option<Instant>,
     /// All that it has is to be looked through.
     wants_all: bool,
+    /// When it was asked last and this node had missed nothing, in milliseconds of Unix time.
+    clean_ms: Option<u64>,
+    /// It has rows that this node cannot take from it, and does not have.
+    is_lacked: bool,
 }
 
 /// Times that standings are judged by.
@@ -85,6 +89,8 @@ impl Standings {
                 failing_since: None,
                 stuck_since: None,
                 wants_all: is_start,
+                clean_ms: None,
+                is_lacked: false,
             });
         }
     }
@@ -112,6 +118,20 @@ impl Standings {
         self.replicas.get(name).is_some_and(|replica| replica.wants_all)
     }
 
+    /// A replica has rows that this node cannot take: none of its lookups is answered from then on, whether the replica is there or not.
+    pub(super) fn lacks(&mut self, name: &str) {
+        if let Some(replica) = self.replicas.get_mut(name) {
+            replica.is_lacked = true;
+        }
+    }
+
+    /// It has none such any more: this node serves another version.
+    pub(super) fn lacks_nothing(&mut self, name: &str) {
+        if let Some(replica) = self.replicas.get_mut(name) {
+            replica.is_lacked = false;
+        }
+    }
+
     /// All that a replica has was looked through.
     pub(super) fn has_all(&mut self, name: &str) {
         if let Some(replica) = self.replicas.get_mut(name) {
@@ -131,6 +151,23 @@ impl Standings {
                 replica.stuck_since = None;
             }
         }
+    }
+
+    /// That it has nothing which this node missed is true of all that it had at that time, too.
+    pub(super) fn clean(&mut self, name: &str, asked_ms: u64) {
+        if let Some(replica) = self.replicas.get_mut(name).filter(|replica| !replica.wants_all) {
+            replica.clean_ms = replica.clean_ms.max(Some(asked_ms));
+        }
+    }
+
+    /// Since when none of them has had anything that this node missed; nothing where one was not asked yet.
+    pub(super) fn clean_since_ms(&self) -> Option<u64> {
+        let mut since = self.replicas.values().map(|replica| replica.clean_ms);
+        since.try_fold(u64::MAX, |since, clean_ms| Some(since.min(clean_ms?)))
+    }
+
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.replicas.keys().map(String::as_str)
     }
 
     /// A replica says that this node missed something. Where it was away this node answers lookups without it already.
@@ -205,6 +242,8 @@ impl Standings {
                 Standing::Away => away += 1,
             }
             is_whole &= !replica.wants_all || replica.standing == Standing::Away;
+            until = until.filter(|_| !replica.is_lacked);
+            is_whole &= !replica.is_lacked;
         }
         Verdict {
             until,
@@ -329,6 +368,47 @@ mod tests {
         standings.has_all("b");
         standings.heard("b", now + ms(38_400));
         assert_eq!(standings.judge(now + ms(38_400)).away, 0);
+    }
+
+    #[test]
+    fn a_node_that_lacks_rows_for_good_answers_nothing_until_it_has_them() {
+        let now = Instant::now();
+        let mut standings = of(&["b"], now);
+        standings.lacks("b");
+        assert!(standings.failed("b", now, false, now + ms(9000)));
+        let verdict = standings.judge(now + ms(9000));
+        assert_eq!((verdict.until, verdict.is_whole), (None, false));
+        standings.heard("b", now + ms(9000));
+        assert_eq!(standings.judge(now + ms(9500)).until, None);
+        standings.lacks_nothing("b");
+        standings.has_all("b");
+        standings.heard("b", now + ms(9500));
+        let verdict = standings.judge(now + ms(9900));
+        assert!(verdict.until.is_some() && verdict.is_whole);
+    }
+
+    #[test]
+    fn what_was_said_at_a_time_is_said_by_all_of_them() {
+        let now = Instant::now();
+        let mut standings = of(&["b", "c"], now);
+        assert_eq!(standings.clean_since_ms(), None);
+        standings.clean("b", 7);
+        standings.has_all("b");
+        standings.clean("b", 8);
+        assert_eq!(standings.clean_since_ms(), None);
+        standings.has_all("c");
+        standings.clean("c", 5);
+        assert_eq!(
+            standings.clean_since_ms(),
+            Some(5),
+            "b has not counted before it was looked through"
+        );
+        standings.clean("c", 9);
+        assert_eq!(standings.clean_since_ms(), Some(8));
+        standings.set(&["b".to_owned(), "d".to_owned()], false, now);
+        assert_eq!(standings.clean_since_ms(), None);
+        standings.set(&[], false, now);
+        assert_eq!(standings.clean_since_ms(), Some(u64::MAX));
     }
 
     #[test]

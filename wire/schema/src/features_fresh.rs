@@ -28,6 +28,8 @@ schema! {
         run: UInt,
         /// All upserts up to this one were there before the page was made.
         sequence: UInt,
+        /// Upserts that were made before this time may be in versions alone, and in no page: milliseconds of Unix time.
+        folded_ms: Optional<UInt>,
         /// What rows are stored as: the same number where they are stored alike.
         layout: UInt,
         /// Keys of the rows, then those that were removed.

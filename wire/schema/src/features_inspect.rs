@@ -70,6 +70,10 @@ schema! {
         sequence: UInt,
         /// Up to where the version has what was upserted; 0 where it has nothing of it.
         folded: UInt,
+        /// Over nodes: before this time the version has all upserts, in milliseconds of Unix time.
+        folded_ms: Optional<UInt>,
+        /// Over nodes: before this time all replicas have all upserts, so they can be folded; in milliseconds of Unix time.
+        foldable_ms: Optional<UInt>,
         /// What an upsert survives: "memory", "logged" or "synced".
         durability: Text,
         /// How long a fresh row shows; until it is folded when absent.

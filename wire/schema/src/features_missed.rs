@@ -25,6 +25,10 @@ schema! {
         table: Text,
         /// Up to this sequence of the node that is asked.
         sequence: UInt,
+        /// Every acknowledged upsert that was made before this time is in the log of the node that asks: milliseconds of Unix time.
+        whole_ms: Optional<UInt>,
+        /// When the newest upsert was made that it has: milliseconds of Unix time.
+        newest_ms: Optional<UInt>,
     }
 }
 

@@ -76,6 +76,8 @@ schema! {
         nodes: List<Text>,
         /// The sequence of the upsert at the node that is told.
         sequence: UInt,
+        /// When it was made, as `time` of a copy.
+        time: UInt,
         /// How long a node answers lookups without asking again.
         lease_ms: UInt,
     }

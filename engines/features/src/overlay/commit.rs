@@ -13,6 +13,7 @@ use millpond_wal::{Error, Failure, Log, Pending, Queue, Reply, next_group};
 
 use super::State;
 use super::compact::Compaction;
+use super::folded::{Folded, Settled};
 use super::index::{Entry, Index, Writer};
 use super::record::{Said, Written};
 use super::stamp::Stamp;
@@ -87,7 +88,7 @@ impl Committer {
     pub fn run(mut self, queue: &Queue<Job>) -> Result<(), Error> {
         let segment_bytes_max = usize::try_from(self.segment_bytes_max).unwrap_or(usize::MAX);
         let bytes_max = segment_bytes_max.min(GROUP_BYTES_MAX);
-        if self.compaction.folded > 0 {
+        if self.compaction.folded.is_some() {
             self.give_back_folded(self.compaction.folded);
         }
         self.give_back(true);
@@ -110,7 +111,7 @@ impl Committer {
         let is_partial =
             |pending: &Pending<Job>| matches!(&pending.work, Job::Upsert(upsert) if upsert.parts.is_some());
         let mut ahead = group.iter().any(is_partial).then(Ahead::new);
-        let (mut accepted, mut folded, mut more) = (Vec::new(), None, 0);
+        let (mut accepted, mut told, mut more) = (Vec::new(), Vec::new(), 0);
         for Pending { work, reply, .. } in group {
             match (work, &read_only) {
                 (work, Some(error)) => {
@@ -118,7 +119,7 @@ impl Committer {
                     drop(work);
                     reply.send(Err(UpsertError::ReadOnly(Arc::clone(error))));
                 }
-                (Job::Folded(sequence), None) => folded = Some((sequence, reply)),
+                (told_of @ (Job::Folded(_) | Job::Settled(_)), None) => told.push((told_of, reply)),
                 (Job::Upsert(upsert), None) => match self.space_for(&upsert, more) {
                     Ok(needed) => {
                         if let Some(done) = self.accept(upsert, reply, ahead.as_mut()) {
@@ -139,8 +140,13 @@ impl Committer {
             Ok(()) => self.publish(accepted, time_ms),
             Err(failure) => fail(accepted, &failure),
         }
-        if let Some((sequence, reply)) = folded {
-            self.forget(sequence);
+        for (work, reply) in told {
+            match work {
+                Job::Folded(folded) => self.forget(folded),
+                Job::Settled(settled) => self.settle(settled),
+                Job::Upsert(_) => {}
+            }
+            let sequence = self.state.sequence.load(Ordering::Acquire);
             reply.send(Ok(self.upserted(sequence, Stamp::default())));
         }
     }
@@ -160,8 +166,11 @@ impl Committer {
         if !own.is_some() {
             return newer;
         }
+        // A row that was made before is in a version, or a newer one is: that one's stamp is not known any more.
+        let folded = Stamp::of_ms(self.compaction.folded.before_ms);
         let mut is_older = |key: &u64| {
-            let stamp = self.writer.get(*key).map(|entry| entry.stamp).unwrap_or_default();
+            let found = self.writer.get(*key).map(|entry| entry.stamp);
+            let stamp = found.unwrap_or_default().max(folded);
             if stamp > own {
                 newer = newer.max(stamp);
             }
@@ -212,7 +221,7 @@ impl Committer {
                 bytes: bytes(self),
                 more: needed,
                 max: self.bytes_max,
-                can_be_folded: self.log.is_some() && self.state.newest.load(Ordering::Relaxed) == 0,
+                can_be_folded: self.log.is_some(),
             }),
             false => Ok(needed),
         }
@@ -378,17 +387,37 @@ impl Committer {
         Ok(())
     }
 
-    /// Takes away what is in the version that serves, and gives its log back.
-    fn forget(&mut self, sequence: u64) {
-        // No other server waits for any of it: upserts over nodes are not folded.
-        self.writer
-            .take_away(0, usize::MAX, |entry| entry.sequence <= sequence);
-        self.give_back_folded(sequence);
+    /// Takes away what is in the versions that are open, and gives its log back; nothing where a version had more than that.
+    fn forget(&mut self, folded: Folded) {
+        if !folded.covers(self.compaction.folded) {
+            return;
+        }
+        let has = |entry: &Entry<()>| folded.has(entry.sequence, entry.stamp);
+        self.writer.take_away(0, usize::MAX, has);
+        self.give_back_folded(folded);
     }
 
-    fn give_back_folded(&mut self, sequence: u64) {
-        if let Err(error) = self.drop_folded(sequence) {
+    fn give_back_folded(&mut self, folded: Folded) {
+        // What stays was made later, or came later, and may stand before what goes.
+        let first_left = self.writer.first_sequence().unwrap_or(u64::MAX);
+        let sequence = folded.sequence.min(first_left.saturating_sub(1));
+        if let Err(error) = self.drop_folded(folded, sequence) {
             tracing::warn!(%error, "the log of an overlay keeps segments that were folded");
+        }
+        self.state.show_folded(folded);
+    }
+
+    /// Has the log say what the other replicas have: a fold and a start read it there.
+    fn settle(&mut self, settled: Settled) {
+        let settled = settled.max(self.compaction.settled);
+        if settled == self.compaction.settled || self.log.is_none() {
+            return;
+        }
+        let time_ms = self.state.clock.now_ms();
+        // The log's own failures show in the next upsert.
+        if self.note(&[Said::Settled { time_ms, settled }]).is_ok() {
+            self.compaction.settled = settled;
+            self.state.show_settled(settled);
         }
     }
 

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use millpond_wal::{Error, Records};
 
 use super::commit::Committer;
+use super::folded::{Folded, Settled};
 use super::is_old;
 use super::record::{self, Said};
 
@@ -31,8 +32,10 @@ pub(super) struct Held {
     first_sequence: u64,
     /// When the latest of its rows was written; zero where it has none.
     latest_ms: u64,
-    /// The highest sequence that it says is folded.
-    folded: u64,
+    /// What it says is folded.
+    folded: Folded,
+    /// What it says of the other replicas.
+    settled: Settled,
 }
 
 /// What the segments hold, the oldest first.
@@ -55,7 +58,19 @@ impl Segments {
         let Some(held) = self.0.back_mut() else { return };
         match said {
             Said::Upsert { .. } | Said::Kept { .. } => held.latest_ms = held.latest_ms.max(said.time_ms()),
-            Said::Folded { sequence, .. } => held.folded = held.folded.max(sequence),
+            Said::Folded {
+                sequence, before_ms, ..
+            } => {
+                let folded = Folded {
+                    sequence,
+                    before_ms,
+                    ..held.folded
+                };
+                if folded.covers(held.folded) {
+                    held.folded = folded;
+                }
+            }
+            Said::Settled { settled, .. } => held.settled = held.settled.max(settled),
             Said::Expired { .. } => {}
         }
     }
@@ -69,8 +84,10 @@ impl Segments {
 #[derive(Default)]
 pub(super) struct Compaction {
     pub segments: Segments,
-    /// Up to this sequence a version has everything; a record is to say so in a segment that stays.
-    pub folded: u64,
+    /// What a version has; a record is to say so in a segment that stays.
+    pub folded: Folded,
+    /// And what is known of the other replicas, likewise.
+    pub settled: Settled,
     /// What is in force of the records up to this sequence stands further behind once more.
     copied: u64,
     /// While it is under way: segments that begin before this sequence are gone through.
@@ -89,10 +106,11 @@ pub(super) struct Compaction {
 
 impl Compaction {
     /// Of a log that was read.
-    pub fn new(segments: Segments, folded: u64, copied: u64) -> Compaction {
+    pub fn new(segments: Segments, (folded, settled): (Folded, Settled), copied: u64) -> Compaction {
         Compaction {
             segments,
             folded,
+            settled,
             copied,
             ..Compaction::default()
         }
@@ -151,7 +169,7 @@ impl Committer {
     }
 
     fn try_to_give_back(&mut self, is_idle: bool) -> Result<(), Arc<Error>> {
-        self.tell_of_fold(0)?;
+        self.tell_again(0)?;
         self.drop_old()?;
         if self.compaction.until.is_none() {
             self.compaction.until = self.begins();
@@ -263,7 +281,7 @@ impl Committer {
 
     /// Removes the oldest segment, of which nothing is needed. That a version has what was folded is said elsewhere first.
     fn drop_oldest(&mut self) -> Result<(), Arc<Error>> {
-        self.tell_of_fold(1)?;
+        self.tell_again(1)?;
         if let Some(log) = &mut self.log {
             log.drop_oldest()?;
         }
@@ -271,15 +289,29 @@ impl Committer {
         Ok(())
     }
 
-    /// Has one of the segments say up to where a version has everything, but for the oldest so many.
-    fn tell_of_fold(&mut self, but_for: usize) -> Result<(), Arc<Error>> {
-        let sequence = self.compaction.folded;
-        let mut segments = self.compaction.segments.0.iter().skip(but_for);
-        if sequence == 0 || segments.any(|held| held.folded >= sequence) {
-            return Ok(());
-        }
+    /// Has one of the segments, but for the oldest so many, say what a version has; and what is known of the other replicas.
+    fn tell_again(&mut self, but_for: usize) -> Result<(), Arc<Error>> {
+        let (folded, settled) = (self.compaction.folded, self.compaction.settled);
+        let segments = || self.compaction.segments.0.iter().skip(but_for);
+        let is_told_of_fold = !folded.is_some() || segments().any(|held| held.folded.covers(folded));
+        let is_told_of_others =
+            settled == Settled::default() || segments().any(|held| held.settled == settled);
         let time_ms = self.state.clock.now_ms();
-        self.note(&[Said::Folded { time_ms, sequence }])
+        let mut said = Vec::new();
+        if !is_told_of_fold {
+            said.push(Said::Folded {
+                time_ms,
+                sequence: folded.sequence,
+                before_ms: folded.before_ms,
+            });
+        }
+        if !is_told_of_others {
+            said.push(Said::Settled { time_ms, settled });
+        }
+        match said.is_empty() {
+            true => Ok(()),
+            false => self.note(&said),
+        }
     }
 
     /// Gives up segments of which every row is too old.
@@ -309,17 +341,21 @@ impl Committer {
         Ok(())
     }
 
-    /// Gives up segments that hold nothing but what is in the version that serves.
-    pub fn drop_folded(&mut self, sequence: u64) -> Result<(), Arc<Error>> {
+    /// Gives up segments that hold nothing but what is in the version that serves: all up to this sequence is.
+    pub fn drop_folded(&mut self, folded: Folded, sequence: u64) -> Result<(), Arc<Error>> {
         let history = self.history;
-        self.compaction.folded = self.compaction.folded.max(sequence);
+        self.compaction.folded = folded;
         let Some(log) = &mut self.log else { return Ok(()) };
+        let segments = &self.compaction.segments.0;
+        let is_behind = |held: &&Held| held.first_sequence <= sequence.saturating_add(1);
+        let mut gone = segments.iter().skip(1).filter(is_behind).count();
         if log.next_sequence() <= sequence.saturating_add(1) {
             // Or what is said of the fold would keep the rest of the segment.
             log.end_segment(history)?;
+            gone = segments.len();
         }
         // Said first: once the segments are gone nothing else says that there was a fold. A full disk must not keep them for that.
-        let told = self.tell_of_fold(0);
+        let told = self.tell_again(gone);
         if let Some(log) = &mut self.log {
             log.forget(sequence, history)?;
         }

@@ -10,9 +10,10 @@ use std::time::Duration;
 use millpond_wal::is_held;
 
 use super::clock::Clock;
+use super::folded::Folded;
+use super::is_old;
 use super::record::{FORMAT, layout_of};
-use super::recovered::Found;
-use super::{Folded, is_old};
+use super::recovered::{Found, random_history};
 use crate::error::Error;
 use crate::table::Table;
 use crate::write::{Summary, Writer};
@@ -29,6 +30,11 @@ pub struct Fold<'a> {
     pub log: &'a Path,
     /// Up to this sequence; all that was acknowledged for certain when left out.
     pub sequence: Option<u64>,
+    /// Of upserts over nodes those that were made before this time, in milliseconds of Unix time; as many as the log says that all
+    /// replicas have when left out.
+    pub before_ms: Option<u64>,
+    /// The base was built from versions of other nodes that have all before `before_ms`, so nothing of the log is written.
+    pub is_rebuilt: bool,
     /// Rows older than that are left out.
     pub ttl_ms: Option<u64>,
     /// Files of the version.
@@ -37,7 +43,7 @@ pub struct Fold<'a> {
 
 /// Writes the content of an overlay's log as the next version, a delta on `base`; nothing where there is none that the base does
 /// not have. Keys that `holds` does not say yes to are left out: the base may be for one node. A server may write to the log meanwhile:
-/// its last group is left to the next fold then, because it may still fail. Upserts over nodes are refused.
+/// its last group is left to the next fold then, because it may still fail.
 ///
 /// # Errors
 /// As [`Writer::create_delta`] and [`Writer::finish`]; [`Error::OverlayLog`], [`Error::Overlay`].
@@ -48,39 +54,45 @@ pub fn fold(
     fold: &Fold<'_>,
     holds: &dyn Fn(u64) -> bool,
 ) -> Result<Option<(Summary, Folded)>, Error> {
-    let (found, folded) = read(&base, fold)?;
-    if found.stamp.is_some() {
-        return Err(Error::Overlay {
-            path: fold.log.to_path_buf(),
-            problem: "its upserts went to several servers, and a version does not say which of two rows of a key is newer, so it is not \
-                folded: build a version from sources that have all rows, or give the overlay a ttl_ms"
-                .to_owned(),
-        });
-    }
-    let known = base.folded().filter(|known| known.history == folded.history);
-    let floor = known.map_or(0, |known| known.sequence);
-    if folded.sequence <= floor {
+    let (found, last) = read(&base, fold)?;
+    let known = base.folded().filter(|known| known.history == last.history);
+    let known = known.unwrap_or_default();
+    let folded = Folded {
+        before_ms: before(&found, fold, known)?,
+        ..last
+    };
+    if !folded.covers(known) || known.covers(folded) {
         return Ok(None);
     }
-    if found.folded > floor {
-        return Err(Error::Overlay {
-            path: fold.log.to_path_buf(),
-            problem: format!(
-                "its rows up to sequence {} are in a version, and version {} has them up to {floor}: fold onto the version that has them all",
-                found.folded,
-                base.version()
+    let is_in = if fold.is_rebuilt { folded } else { known };
+    if !is_in.covers(found.folded) {
+        return Err(problem(
+            fold,
+            format!(
+                "its rows up to {} are in a version, and version {} has them up to {}: fold onto the version that has them all",
+                described(found.folded),
+                base.version(),
+                described(known)
             ),
-        });
+        ));
     }
     let now_ms = Clock::new(found.time_ms).now_ms();
     let mut entries: Vec<_> = found.entries.into_values().collect();
-    entries.retain(|entry| entry.sequence > floor && !is_old(entry.written_ms, fold.ttl_ms, now_ms));
-    entries.retain(|entry| holds(entry.key));
+    entries.retain(|entry| {
+        !is_in.has(entry.sequence, entry.stamp)
+            && folded.has(entry.sequence, entry.stamp)
+            && !is_old(entry.written_ms, fold.ttl_ms, now_ms)
+            && holds(entry.key)
+    });
+    if entries.is_empty() && folded.before_ms > 0 && folded.before_ms == known.before_ms {
+        return Ok(None);
+    }
     // The same log gives the same bytes.
     entries.sort_unstable_by_key(|entry| entry.key);
     let writer = Writer::create_delta(table_dir, version, base, fold.shards)?;
-    let source = format!("overlay up to sequence {}", folded.sequence);
-    let mut writer = writer.source(source).folded(folded);
+    let mut writer = writer
+        .source(format!("overlay up to {}", described(folded)))
+        .folded(folded);
     for entry in entries {
         match &entry.row {
             Some(row) => writer.push_stored(entry.key, row)?,
@@ -90,13 +102,63 @@ pub fn fold(
     Ok(Some((writer.finish()?, folded)))
 }
 
+/// For people: up to where.
+fn described(folded: Folded) -> String {
+    let Folded {
+        sequence, before_ms, ..
+    } = folded;
+    match before_ms {
+        0 => format!("sequence {sequence}"),
+        _ => format!("sequence {sequence}, and before {before_ms} ms of Unix time"),
+    }
+}
+
+fn problem(fold: &Fold<'_>, problem: String) -> Error {
+    Error::Overlay {
+        path: fold.log.to_path_buf(),
+        problem,
+    }
+}
+
+/// The time before which upserts over nodes are folded: no later than all replicas have them.
+fn before(found: &Found, fold: &Fold<'_>, known: Folded) -> Result<u64, Error> {
+    let most = found.settled.foldable_ms;
+    match (fold.before_ms, fold.sequence) {
+        (Some(before_ms), _) if fold.is_rebuilt => Ok(before_ms),
+        (None, _) if fold.is_rebuilt => Err(problem(
+            fold,
+            "say by before_ms up to which time the versions have it that the base was built from".to_owned(),
+        )),
+        (None, _) if !found.stamp.is_some() => Ok(known.before_ms),
+        (_, Some(sequence)) => Err(problem(
+            fold,
+            format!(
+                "its upserts up to sequence {sequence} went to several servers, and those are folded by their time: say before_ms in the \
+                 place of the sequence"
+            ),
+        )),
+        _ if most == 0 => Err(problem(
+            fold,
+            "it does not say up to when all replicas have upserts over nodes: that needs all nodes of the table's buckets to run and to reach \
+             each other for longer than nodes.settle_ms, so try again later (a node that is gone has to go from the map)"
+                .to_owned(),
+        )),
+        (Some(before_ms), None) if before_ms > most => Err(problem(
+            fold,
+            format!(
+                "all replicas have its upserts that were made before {most} ms of Unix time; fold up to that at most, not {before_ms}, or \
+                 try again later"
+            ),
+        )),
+        (Some(before_ms), None) => Ok(before_ms),
+        (None, None) => Ok(most),
+    }
+}
+
 /// What the log has up to the sequence, and that sequence.
 pub(super) fn read(base: &Table, fold: &Fold<'_>) -> Result<(Found, Folded), Error> {
     if !fold.log.is_dir() {
-        return Err(Error::Overlay {
-            path: fold.log.to_path_buf(),
-            problem: "there is no such folder".to_owned(),
-        });
+        return Err(problem(fold, "there is no such folder".to_owned()));
     }
     let mut tries = 1;
     loop {
@@ -113,15 +175,14 @@ pub(super) fn read(base: &Table, fold: &Fold<'_>) -> Result<(Found, Folded), Err
 
 fn read_once(base: &Table, fold: &Fold<'_>, was_held: bool) -> Result<(Found, Folded), Error> {
     let last = last_certain(fold.log, was_held)?;
-    let problem = |problem: String| Error::Overlay {
-        path: fold.log.to_path_buf(),
-        problem,
-    };
     let sequence = match fold.sequence {
         Some(sequence) if sequence > last => {
-            return Err(problem(format!(
-                "its log has sequences up to {last} for certain; fold up to at most that, not {sequence}"
-            )));
+            return Err(problem(
+                fold,
+                format!(
+                    "its log has sequences up to {last} for certain; fold up to at most that, not {sequence}"
+                ),
+            ));
         }
         Some(sequence) => sequence,
         None => last,
@@ -134,14 +195,26 @@ fn read_once(base: &Table, fold: &Fold<'_>, was_held: bool) -> Result<(Found, Fo
     });
     let recovered = read.map_err(Error::OverlayLog)?;
     if found.has_other_layout {
-        return Err(problem(format!(
-            "its log has rows of other columns than version {} of {}; fold them onto the version that they were written over",
-            base.version(),
-            base.name()
-        )));
+        return Err(problem(
+            fold,
+            format!(
+                "its log has rows of other columns than version {} of {}; fold them onto the version that they were written over",
+                base.version(),
+                base.name()
+            ),
+        ));
     }
-    let history = recovered.next_number;
-    Ok((found, Folded { history, sequence }))
+    // A log that was not written to yet takes its history from the version.
+    let history = match recovered.has_begun() {
+        true => recovered.next_number,
+        false => base.folded().map_or_else(random_history, |folded| folded.history),
+    };
+    let folded = Folded {
+        history,
+        sequence,
+        before_ms: 0,
+    };
+    Ok((found, folded))
 }
 
 /// The last sequence that no failure can take back: of the last group but one while somebody writes, and of the last else.

@@ -238,6 +238,12 @@ impl Writer {
         }
     }
 
+    /// The lowest sequence of an entry. Looks at all places.
+    pub(crate) fn first_sequence(&self) -> Option<u64> {
+        let entries = (0..self.slots.places()).filter_map(|place| self.slots.head_at(place));
+        entries.map(|entry| entry.sequence).min()
+    }
+
     /// Takes away what `goes` of the entries in some places, from `from` on. Where the next call goes on, or nothing at the end.
     pub(crate) fn take_away(
         &mut self,

@@ -49,8 +49,11 @@ impl FreshPage {
 }
 
 impl Overlay {
-    /// Whether it has an upsert of that stamp of a key, or a newer one.
+    /// Whether it has an upsert of that stamp of a key, or a newer one, or the versions have that.
     pub fn has(&self, key: u64, stamp: Stamp) -> bool {
+        if stamp.ms() < self.folded_before_ms() {
+            return true;
+        }
         let slots = self.state.index.pin();
         let found = slots.head(key);
         found.is_some_and(|entry| entry.stamp >= stamp)

@@ -6,6 +6,7 @@
 use millpond_wal::{Body, Fault, Format};
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::folded::Settled;
 use super::stamp::Stamp;
 use super::stored::{self, StoredRows, VARYING};
 use crate::schema::Schema;
@@ -16,10 +17,14 @@ const KIND_EXPIRED: u8 = 3;
 const KIND_STAMPED: u8 = 4;
 const KIND_VARYING: u8 = 5;
 const KIND_KEPT: u8 = 6;
+const KIND_SETTLED: u8 = 7;
+const KIND_FOLDED_BEFORE: u8 = 8;
 /// Before what is kept.
 const KEPT_HEADER_BYTES: usize = 20;
 const UPSERT_HEADER_BYTES: usize = 28;
 const MARK_BYTES: usize = 16;
+/// Of a mark that says two things.
+const LONG_MARK_BYTES: usize = 24;
 const KEY_BYTES: usize = 8;
 
 /// The most bytes that one upsert's keys and rows may have, as they are stored.
@@ -39,6 +44,8 @@ pub(crate) static FORMAT: Format = Format {
         KIND_STAMPED,
         KIND_VARYING,
         KIND_KEPT,
+        KIND_SETTLED,
+        KIND_FOLDED_BEFORE,
     ],
     check: |kind, body| decode(kind, body).map(drop),
     number: "history",
@@ -63,8 +70,14 @@ pub(crate) enum Said<'a> {
         /// As stored, one behind the other ([`StoredRows`]).
         rows: &'a [u8],
     },
-    /// All up to this sequence is in a version that serves.
-    Folded { time_ms: u64, sequence: u64 },
+    /// All up to this sequence is in a version that serves, but for upserts over nodes that were made at this time or later.
+    Folded {
+        time_ms: u64,
+        sequence: u64,
+        before_ms: u64,
+    },
+    /// What is here and in the other replicas of the upserts over nodes.
+    Settled { time_ms: u64, settled: Settled },
     /// All that was written at this time or before is too old.
     Expired { time_ms: u64, written_ms: u64 },
     /// What is still in force of an upsert whose record is about to be given up.
@@ -91,7 +104,9 @@ impl Body for Written<'_> {
             _ if self.has_varying_rows() => KIND_VARYING,
             Said::Upsert { stamp, .. } if stamp.is_some() => KIND_STAMPED,
             Said::Upsert { .. } => KIND_UPSERT,
-            Said::Folded { .. } => KIND_FOLDED,
+            Said::Folded { before_ms: 0, .. } => KIND_FOLDED,
+            Said::Folded { .. } => KIND_FOLDED_BEFORE,
+            Said::Settled { .. } => KIND_SETTLED,
             Said::Expired { .. } => KIND_EXPIRED,
             Said::Kept { .. } => KIND_KEPT,
         }
@@ -114,7 +129,8 @@ impl Body for Written<'_> {
                 UPSERT_HEADER_BYTES + stamp_bytes + keys.len() + rows.len()
             }
             Said::Kept { body, .. } => KEPT_HEADER_BYTES + body.len(),
-            _ => MARK_BYTES,
+            Said::Folded { before_ms: 0, .. } | Said::Expired { .. } => MARK_BYTES,
+            Said::Folded { .. } | Said::Settled { .. } => LONG_MARK_BYTES,
         }
     }
 
@@ -146,14 +162,17 @@ impl Body for Written<'_> {
             }
             Said::Folded {
                 time_ms,
-                sequence: what,
-            }
-            | Said::Expired {
+                sequence,
+                before_ms: 0,
+            } => push_all(&[time_ms, sequence], out),
+            Said::Folded {
                 time_ms,
-                written_ms: what,
-            } => {
-                out.extend_from_slice(&time_ms.to_le_bytes());
-                out.extend_from_slice(&what.to_le_bytes());
+                sequence,
+                before_ms,
+            } => push_all(&[time_ms, sequence, before_ms], out),
+            Said::Expired { time_ms, written_ms } => push_all(&[time_ms, written_ms], out),
+            Said::Settled { time_ms, settled } => {
+                push_all(&[time_ms, settled.whole_ms, settled.foldable_ms], out);
             }
             Said::Kept {
                 sequence,
@@ -170,6 +189,10 @@ impl Body for Written<'_> {
     }
 }
 
+fn push_all(numbers: &[u64], out: &mut Vec<u8>) {
+    out.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
+}
+
 impl Written<'_> {
     /// Removals alone are those of any table.
     fn has_varying_rows(&self) -> bool {
@@ -180,9 +203,10 @@ impl Written<'_> {
 impl<'a> Said<'a> {
     pub(crate) fn time_ms(&self) -> u64 {
         match *self {
-            Said::Upsert { time_ms, .. } | Said::Folded { time_ms, .. } | Said::Expired { time_ms, .. } => {
-                time_ms
-            }
+            Said::Upsert { time_ms, .. }
+            | Said::Folded { time_ms, .. }
+            | Said::Settled { time_ms, .. }
+            | Said::Expired { time_ms, .. } => time_ms,
             Said::Kept { kind, body, .. } => decode(kind, body).map_or(0, |said| said.time_ms()),
         }
     }
@@ -202,7 +226,7 @@ impl<'a> Said<'a> {
             Said::Kept {
                 sequence, kind, body, ..
             } => Some((decode(kind, body).ok()?, sequence)),
-            Said::Folded { .. } | Said::Expired { .. } => None,
+            Said::Folded { .. } | Said::Settled { .. } | Said::Expired { .. } => None,
         }
     }
 
@@ -263,20 +287,8 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
     if kind == KIND_KEPT {
         return decode_kept(body);
     }
-    if !matches!(kind, KIND_UPSERT | KIND_STAMPED | KIND_VARYING) {
-        let (Some(time_ms), Some(what), MARK_BYTES) = (u64_at(body, 0), u64_at(body, 8), body.len()) else {
-            return malformed(format!("{} bytes, expected {MARK_BYTES}", body.len()));
-        };
-        return Ok(match kind {
-            KIND_FOLDED => Said::Folded {
-                time_ms,
-                sequence: what,
-            },
-            _ => Said::Expired {
-                time_ms,
-                written_ms: what,
-            },
-        });
+    if !is_upsert(kind) {
+        return decode_mark(kind, body);
     }
     let Some((header, rest)) = body.split_first_chunk::<UPSERT_HEADER_BYTES>() else {
         return malformed(format!("{} bytes, too few for an upsert", body.len()));
@@ -321,6 +333,46 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
     })
 }
 
+fn is_upsert(kind: u8) -> bool {
+    matches!(kind, KIND_UPSERT | KIND_STAMPED | KIND_VARYING)
+}
+
+/// What is no upsert: a time and one number or two.
+fn decode_mark(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
+    let expected = match kind {
+        KIND_SETTLED | KIND_FOLDED_BEFORE => LONG_MARK_BYTES,
+        _ => MARK_BYTES,
+    };
+    let (Some(time_ms), Some(what), true) = (u64_at(body, 0), u64_at(body, 8), body.len() == expected) else {
+        return Err(Fault::Malformed(format!(
+            "{} bytes, expected {expected}",
+            body.len()
+        )));
+    };
+    let more = u64_at(body, 16).unwrap_or_default();
+    Ok(match kind {
+        KIND_FOLDED_BEFORE if more == 0 => {
+            return Err(Fault::Malformed("a fold of upserts before no time".to_owned()));
+        }
+        KIND_FOLDED | KIND_FOLDED_BEFORE => Said::Folded {
+            time_ms,
+            sequence: what,
+            before_ms: more,
+        },
+        KIND_SETTLED => Said::Settled {
+            time_ms,
+            settled: Settled {
+                whole_ms: what,
+                foldable_ms: more,
+            },
+        },
+        _ => Said::Expired {
+            time_ms,
+            written_ms: what,
+        },
+    })
+}
+
 /// A stamp, which may be left out by zeros, and what follows it.
 fn stamp_of(body: &[u8], may_be_zeros: bool) -> Result<(Stamp, &[u8]), Fault> {
     let (Some(time), Some(origin)) = (u64_at(body, 0), u64_at(body, 8)) else {
@@ -343,11 +395,7 @@ fn decode_kept(body: &[u8]) -> Result<Said<'_>, Fault> {
     };
     let kind = header.last_chunk().map_or(0, |kind| u32::from_le_bytes(*kind));
     let kind = match u8::try_from(kind) {
-        Ok(kind)
-            if FORMAT.kinds.contains(&kind) && !matches!(kind, KIND_FOLDED | KIND_EXPIRED | KIND_KEPT) =>
-        {
-            kind
-        }
+        Ok(kind) if is_upsert(kind) => kind,
         _ => return malformed(format!("kind {kind} is kept, expected that of an upsert")),
     };
     decode(kind, inner)?;
@@ -424,6 +472,7 @@ mod tests {
         let (kind, body) = encoded(Said::Folded {
             time_ms: 1,
             sequence: 2,
+            before_ms: 0,
         });
         assert_eq!((kind, &*body), (2, &b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0"[..]));
         assert_eq!(
@@ -434,6 +483,31 @@ mod tests {
             .0,
             3
         );
+    }
+
+    #[test]
+    fn marks_of_two_numbers_lie_where_the_document_draws_them() {
+        let body = [1_u64, 2, 3].map(u64::to_le_bytes).concat();
+        let folded = Said::Folded {
+            time_ms: 1,
+            sequence: 2,
+            before_ms: 3,
+        };
+        let settled = Said::Settled {
+            time_ms: 1,
+            settled: Settled {
+                whole_ms: 2,
+                foldable_ms: 3,
+            },
+        };
+        for (kind, said) in [(8, folded), (7, settled)] {
+            assert_eq!(encoded(said), (kind, body.clone()));
+            assert_eq!(decode(kind, &body).unwrap(), said);
+            assert!(matches!(decode(kind, &body[..16]), Err(Fault::Malformed(_))));
+            assert_eq!((said.time_ms(), said.upserted(9).is_none()), (1, true));
+        }
+        let before_nothing = [1_u64, 2, 0].map(u64::to_le_bytes).concat();
+        assert!(matches!(decode(8, &before_nothing), Err(Fault::Malformed(_))));
     }
 
     #[test]
@@ -540,7 +614,7 @@ mod tests {
         check(&[9], &[(9, None)]);
         check(&[1], &[]);
         let (kind, body) = encoded(said);
-        for inner in [2_u32, 3, 6, 0, 0x101] {
+        for inner in [2_u32, 3, 6, 7, 8, 0, 0x101] {
             let kept = [&[0; 16][..], &inner.to_le_bytes(), &body].concat();
             assert!(
                 matches!(decode(KIND_KEPT, &kept), Err(Fault::Malformed(_))),

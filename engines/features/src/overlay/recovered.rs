@@ -10,6 +10,7 @@ use std::path::Path;
 use millpond_wal::{Log, Record, Recovered, TornTail};
 
 use super::compact::Segments;
+use super::folded::{Folded, Settled};
 use super::index::Entry;
 use super::record::{self, Said};
 use super::stamp::Stamp;
@@ -54,8 +55,10 @@ pub(super) struct Found {
     pub segments: Segments,
     /// What is in force of the records up to this sequence stands further behind once more.
     pub copied: u64,
-    /// Up to this sequence its rows are in a version, and may be in the log no more.
-    pub folded: u64,
+    /// Up to there its rows are in a version, and may be in the log no more.
+    pub folded: Folded,
+    /// What it says of the other replicas.
+    pub settled: Settled,
 }
 
 impl Found {
@@ -69,12 +72,32 @@ impl Found {
             self.copied = self.copied.max(copied);
         }
         let said = match said {
-            Said::Folded { time_ms, sequence } => {
+            Said::Folded {
+                time_ms,
+                sequence,
+                before_ms,
+            } => {
                 // What comes behind it was not folded, whatever it says.
                 let sequence = sequence.min(record.sequence);
                 // Counts where it is left out, too: segments may be gone for it.
-                self.folded = self.folded.max(sequence);
-                Said::Folded { time_ms, sequence }
+                let folded = Folded {
+                    sequence,
+                    before_ms,
+                    ..self.folded
+                };
+                if folded.covers(self.folded) {
+                    self.folded = folded;
+                }
+                Said::Folded {
+                    time_ms,
+                    sequence,
+                    before_ms,
+                }
+            }
+            // Where it comes first behind the last group that is certain, all that it is about is before it, and true whether it stays.
+            Said::Settled { settled, .. } if record.sequence <= last.saturating_add(1) => {
+                self.settled = self.settled.max(settled);
+                said
             }
             said => said,
         };
@@ -87,8 +110,18 @@ impl Found {
         self.segments.note(record.segment, said);
         self.time_ms = self.time_ms.max(said.time_ms());
         match said {
-            Said::Kept { .. } => {}
-            Said::Folded { sequence, .. } => self.entries.retain(|_, entry| entry.sequence > sequence),
+            Said::Kept { .. } | Said::Settled { .. } => {}
+            Said::Folded {
+                sequence, before_ms, ..
+            } => {
+                let folded = Folded {
+                    sequence,
+                    before_ms,
+                    ..Folded::default()
+                };
+                self.entries
+                    .retain(|_, entry| !folded.has(entry.sequence, entry.stamp));
+            }
             Said::Expired { written_ms, .. } => self.entries.retain(|_, entry| entry.written_ms > written_ms),
             Said::Upsert {
                 stamp, layout: found, ..
@@ -120,7 +153,7 @@ impl Found {
 }
 
 /// Where the log goes on, or begins; and up to where the table's version has what is in it.
-pub(super) fn begin(recovered: &mut Recovered, table: &Table, dir: &Path) -> Result<u64, Error> {
+pub(super) fn begin(recovered: &mut Recovered, table: &Table, dir: &Path) -> Result<Folded, Error> {
     let folded = table.folded();
     if !recovered.has_begun() {
         // Sequences are never given twice: a version may have those of a log that is gone.
@@ -128,10 +161,10 @@ pub(super) fn begin(recovered: &mut Recovered, table: &Table, dir: &Path) -> Res
             Some(folded) => recovered.begin_at(folded.sequence.saturating_add(1), folded.history),
             None => recovered.begin_at(1, random_history()),
         }
-        return Ok(0);
+        return Ok(folded.unwrap_or_default());
     }
     let Some(folded) = folded.filter(|folded| folded.history == recovered.next_number) else {
-        return Ok(0);
+        return Ok(Folded::default());
     };
     if folded.sequence >= recovered.next_sequence {
         return Err(Error::Overlay {
@@ -145,7 +178,7 @@ pub(super) fn begin(recovered: &mut Recovered, table: &Table, dir: &Path) -> Res
             ),
         });
     }
-    Ok(folded.sequence)
+    Ok(folded)
 }
 
 /// Never zero.

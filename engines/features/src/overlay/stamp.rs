@@ -25,6 +25,14 @@ impl Stamp {
         self != Stamp::default()
     }
 
+    /// The lowest of that millisecond of Unix time: the default for the first one.
+    pub(crate) fn of_ms(ms: u64) -> Stamp {
+        Stamp {
+            time: ms.min(u64::MAX >> 16) << 16,
+            origin: 0,
+        }
+    }
+
     /// Its time alone, in milliseconds of Unix time.
     pub fn ms(self) -> u64 {
         self.time >> 16
@@ -35,6 +43,12 @@ impl Stamp {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
         let most = now.saturating_add(Stamp::AHEAD_MAX).as_millis();
         u64::try_from(most).unwrap_or(u64::MAX)
+    }
+
+    /// Whether it was given longer ago than `age`.
+    pub fn is_older_than(self, age: Duration, now: SystemTime) -> bool {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Duration::from_millis(self.ms()).saturating_add(age) < now
     }
 
     /// Whether no server whose clock is right gives such a stamp yet.

@@ -15,6 +15,7 @@ use crate::write::Writer;
 
 mod bytes;
 mod compaction;
+mod folds;
 mod hard;
 mod stamps;
 
@@ -103,6 +104,8 @@ impl Bed {
         let fold_of = Fold {
             log: self.section.path.as_deref().unwrap(),
             sequence: None,
+            before_ms: None,
+            is_rebuilt: false,
             ttl_ms: self.section.ttl_ms,
             shards: 1,
         };
@@ -327,6 +330,8 @@ fn a_fold_on_a_version_before_the_last_fold_is_refused() {
     let fold_of = Fold {
         log: bed.section.path.as_deref().unwrap(),
         sequence: None,
+        before_ms: None,
+        is_rebuilt: false,
         ttl_ms: None,
         shards: 1,
     };
@@ -335,7 +340,7 @@ fn a_fold_on_a_version_before_the_last_fold_is_refused() {
         .unwrap_err()
         .to_string();
     let told = format!(
-        "up to sequence {} are in a version, and version 1 has them up to 0",
+        "up to sequence {} are in a version, and version 1 has them up to sequence 0:",
         first.sequence
     );
     assert!(refused.contains(&told), "{refused}");

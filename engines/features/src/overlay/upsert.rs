@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use millpond_wal::{Durability, QueueError, Work};
 
+use super::folded::{Folded, Settled};
 use super::record::{UPSERT_BYTES_MAX, layout_of};
 use super::stamp::Stamp;
 use super::stored::{self, VARYING, row_bytes_of};
@@ -60,7 +61,7 @@ pub enum UpsertError {
         more: u64,
         /// The limit.
         max: u64,
-        /// Whether there is a log, and it has no upserts over nodes.
+        /// Whether there is a log.
         can_be_folded: bool,
     },
     /// The queue before the log is full or closed, or the log thread ended.
@@ -344,8 +345,10 @@ fn named(schema: &Schema, columns: &[impl AsRef<str>]) -> Result<(Schema, Option
 /// What the log thread is asked to do.
 pub(super) enum Job {
     Upsert(Upsert),
-    /// All up to this sequence is in the version that serves.
-    Folded(u64),
+    /// What the versions have that are open.
+    Folded(Folded),
+    /// What the other replicas have.
+    Settled(Settled),
 }
 
 impl Work for Job {
@@ -359,7 +362,7 @@ impl Work for Job {
                 let rows = upsert.keys.len().saturating_mul(upsert.base.schema().row_bytes());
                 128 + rows.max(upsert.rows.len()) + (upsert.keys.len() + upsert.remove.len()) * 8
             }
-            Job::Folded(_) => 128,
+            Job::Folded(_) | Job::Settled(_) => 128,
         }
     }
 }

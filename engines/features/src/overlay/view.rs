@@ -5,6 +5,7 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
+use super::folded::Folded;
 use super::index::{Entry, Pinned};
 use super::slots::Sought;
 use super::stored::row_bytes_of;
@@ -26,8 +27,8 @@ const CUT: u32 = u64::BITS - CUT_BITS;
 /// An overlay over a version.
 pub(crate) struct View {
     pub overlay: Arc<Overlay>,
-    /// Up to this sequence the version has it.
-    floor: u64,
+    /// What the version has of it.
+    folded: Folded,
 }
 
 /// A view for one lookup.
@@ -42,7 +43,7 @@ impl View {
     pub(crate) fn new(overlay: &Arc<Overlay>, table: &Table) -> View {
         View {
             overlay: Arc::clone(overlay),
-            floor: overlay.folded_in(table),
+            folded: overlay.folded_in(table),
         }
     }
 
@@ -65,7 +66,7 @@ impl Now<'_> {
     #[inline]
     fn shows<R>(&self, entry: &Entry<R>) -> bool {
         let state = &self.view.overlay.state;
-        entry.sequence > self.view.floor
+        !self.view.folded.has(entry.sequence, entry.stamp)
             && (state.ttl_ms.is_none() || !is_old(entry.written_ms, state.ttl_ms, self.now_ms()))
     }
 

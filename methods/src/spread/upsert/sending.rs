@@ -355,6 +355,14 @@ impl Sending {
         let (lease, table) = (nodes.options.read_lease, &self.begun.content.table);
         let names = new.iter().map(|node| route.name(*node));
         if Some(index) == route.this {
+            if self
+                .stamp
+                .is_older_than(nodes.options.upsert_age_max(), SystemTime::now())
+            {
+                // As another node would answer: a fold may have been told that nobody missed it.
+                let why = "did not note in time who missed it";
+                return self.not_noted(at, NodeError::unavailable(route.name(index), why));
+            }
             let catalog = self.calls.state().map(|catalog| Arc::clone(&catalog));
             if let Some((_, own)) = catalog.as_ref().and_then(|catalog| overlay(catalog, table).ok()) {
                 let now = Instant::now();
@@ -369,6 +377,7 @@ impl Sending {
         let note = schema::Missed {
             nodes: names.map(Into::into).collect(),
             sequence,
+            time: self.stamp.time,
             lease_ms: u64::try_from(lease.as_millis()).unwrap_or(u64::MAX),
         };
         route.routing().replicas.sent(index, now);
@@ -394,11 +403,13 @@ impl Sending {
         self.notes = self.notes.saturating_sub(1);
         match wait {
             Ok(until) => self.wait_until(until),
-            Err(NodeError { status, is_answer }) => {
-                if let Some(share) = self.begun.shares.get_mut(at) {
-                    share.copied = Copied::Failed { status, is_answer };
-                }
-            }
+            Err(error) => self.not_noted(at, error),
+        }
+    }
+
+    fn not_noted(&mut self, at: usize, NodeError { status, is_answer }: NodeError) {
+        if let Some(share) = self.begun.shares.get_mut(at) {
+            share.copied = Copied::Failed { status, is_answer };
         }
     }
 

@@ -63,6 +63,8 @@ fn what_was_folded_is_remembered_by_a_log_that_was_gone_through() {
     let fold_of = Fold {
         log: bed.section.path.as_deref().unwrap(),
         sequence: None,
+        before_ms: None,
+        is_rebuilt: false,
         ttl_ms: None,
         shards: 1,
     };
@@ -151,6 +153,8 @@ fn a_fold_beside_a_writer_misses_nothing_that_was_acknowledged() {
     let fold_of = Fold {
         log: bed.section.path.as_deref().unwrap(),
         sequence: None,
+        before_ms: None,
+        is_rebuilt: false,
         ttl_ms: None,
         shards: 1,
     };

@@ -185,6 +185,8 @@ fn a_fold_of_one_nodes_keys_leaves_out_the_others() {
     let fold_of = Fold {
         log: bed.section.path.as_deref().unwrap(),
         sequence: None,
+        before_ms: None,
+        is_rebuilt: false,
         ttl_ms: None,
         shards: 1,
     };
@@ -225,6 +227,7 @@ fn a_fold_is_taken_out_however_many_upserts_wait() {
     let folded = Folded {
         history: bed.overlay().history,
         sequence: 2,
+        before_ms: 0,
     };
     std::thread::scope(|scope| {
         let taken_out = scope.spawn(|| bed.overlay().forget(folded));

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::*;
 
-fn stamp(time: u64) -> Stamp {
+pub(super) fn stamp(time: u64) -> Stamp {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     Stamp {
         time: ((now.as_millis() as u64) << 16) + time,
@@ -13,7 +13,7 @@ fn stamp(time: u64) -> Stamp {
 }
 
 /// An upsert of some keys, or their removal, where it is made at all.
-fn upsert(bed: &Bed, keys: &[u64], value: Option<f32>, stamp: Stamp) -> Upserted {
+pub(super) fn upsert(bed: &Bed, keys: &[u64], value: Option<f32>, stamp: Stamp) -> Upserted {
     let (written, removed) = match value {
         Some(_) => (keys.to_vec(), vec![]),
         None => (vec![], keys.to_vec()),
@@ -23,12 +23,12 @@ fn upsert(bed: &Bed, keys: &[u64], value: Option<f32>, stamp: Stamp) -> Upserted
     bed.overlay().upsert_wait(upsert.stamped(stamp)).unwrap()
 }
 
-fn rows(bed: &Bed) -> Vec<Option<[f32; 3]>> {
+pub(super) fn rows(bed: &Bed) -> Vec<Option<[f32; 3]>> {
     (0..30).map(|key| looked_up(&bed.table, key)).collect()
 }
 
 /// Takes all that `from` has written behind a sequence, in pages of a few rows; how many rows those were.
-fn catch_up(bed: &Bed, from: &Bed, since: u64) -> usize {
+pub(super) fn catch_up(bed: &Bed, from: &Bed, since: u64) -> usize {
     let (mut position, mut count) = (Some(0), 0);
     while let Some(at) = position {
         let page = from.overlay().fresh_page(since, at, (2, usize::MAX), |_| true);
@@ -110,42 +110,6 @@ fn a_newer_row_stays_and_is_named() {
     assert!(!stamp(0).is_ahead(SystemTime::now()));
     let ahead = SystemTime::now() - Stamp::AHEAD_MAX - Duration::from_secs(1);
     assert!(stamp(0).is_ahead(ahead));
-}
-
-#[test]
-fn a_log_of_upserts_over_nodes_is_not_folded() {
-    let bed = Bed::new(|_| ());
-    // Before the table was spread.
-    bed.upsert(&[1, 2], &[7.0; 6]).unwrap();
-    upsert(&bed, &[1], Some(1.0), stamp(0));
-    // The last one may still fail, so a fold does not look at it.
-    upsert(&bed, &[3], Some(1.0), stamp(1));
-    let folded = |sequence| {
-        let fold_of = Fold {
-            log: bed.section.path.as_deref().unwrap(),
-            sequence,
-            ttl_ms: None,
-            shards: 1,
-        };
-        let base = Arc::new(Table::open_version(&bed.dir(), None).unwrap());
-        fold(base, &bed.dir(), 2, &fold_of, &|_| true)
-    };
-    let refused = folded(None).unwrap_err().to_string();
-    assert!(refused.contains("went to several servers"), "{refused}");
-    assert!(Table::open_version(&bed.dir(), Some(2)).is_err());
-    // What was there before is this server's alone.
-    let (_, up_to) = folded(Some(1)).unwrap().unwrap();
-    bed.overlay().forget(up_to).unwrap();
-    assert_eq!((up_to.sequence, bed.overlay().len()), (1, 2));
-    let version = Table::open_version(&bed.dir(), Some(2)).unwrap();
-    assert_eq!(looked_up(&version, 1), Some([7.0; 3]));
-    assert_eq!(
-        bed.overlay()
-            .fresh_page(0, 0, (9, usize::MAX), |_| true)
-            .rows
-            .len(),
-        2
-    );
 }
 
 #[test]
