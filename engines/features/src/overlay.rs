@@ -17,6 +17,7 @@ mod index;
 mod page;
 mod record;
 mod recovered;
+mod renewal;
 mod section;
 mod seed;
 mod slots;

@@ -2,13 +2,14 @@
 //!
 //! Judges no entry: the view does. Invariant: a key that the overlay says something of stays among those that are asked for.
 
-use super::slots::Sought;
+use super::slots::{PinnedFilter, Sought};
 use super::view::Now;
 use crate::layer::Said;
 
 /// A block of at most `KEYS` keys, 64 at most. Key i is bit i.
 pub(crate) struct Block<'n, const KEYS: usize> {
     now: &'n Now<'n>,
+    filter: PinnedFilter,
     /// Those that the overlay may say something of: by the filter, and then by their tags.
     asked: u64,
     /// Of those alone.
@@ -20,6 +21,7 @@ impl<'n, const KEYS: usize> Block<'n, KEYS> {
         const { assert!(KEYS <= u64::BITS as usize, "a bit for each") };
         Block {
             now,
+            filter: now.slots.filter(),
             asked: 0,
             sought: [Sought::default(); KEYS],
         }
@@ -29,8 +31,8 @@ impl<'n, const KEYS: usize> Block<'n, KEYS> {
     pub(crate) fn seek(&mut self, hashes: &[u64]) -> u64 {
         let slots = &*self.now.slots;
         let hashes = hashes.get(..KEYS).unwrap_or(hashes);
-        let all = hashes.iter().rev();
-        self.asked = all.fold(0, |asked, hash| asked << 1 | u64::from(slots.may_have(*hash)));
+        let (all, filter) = (hashes.iter().rev(), &**self.filter);
+        self.asked = all.fold(0, |asked, hash| asked << 1 | u64::from(filter.may_have(*hash)));
         if self.asked != 0 {
             for at in ones(self.asked) {
                 if let (Some(sought), Some(hash)) = (self.sought.get_mut(at), hashes.get(at)) {

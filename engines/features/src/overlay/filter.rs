@@ -4,26 +4,21 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Bits for each key that is expected, or up to twice as many. Of keys that are not there one in 16 passes by chance once all are added.
-/// More bits would pass fewer and cost lookups more than those few do.
+/// Bits for each key that is expected. Of keys that are not there one in 16 passes by chance once all are added. Two bits a key would
+/// let fewer pass, and cost lookups more than those few do.
 const BITS_A_KEY: usize = 16;
 
 /// Bits by the hashes of keys.
 pub(super) struct Filter {
-    /// A power of two of them.
     words: Box<[AtomicU64]>,
-    /// Of a hash, what is left is its word.
-    shift: u32,
 }
 
 impl Filter {
     /// For so many keys.
     pub(super) fn new(keys: usize) -> Filter {
-        let words = (keys * BITS_A_KEY).div_ceil(u64::BITS as usize);
-        let words = words.max(2).next_power_of_two();
+        let words = (keys * BITS_A_KEY).div_ceil(u64::BITS as usize).max(1);
         Filter {
             words: (0..words).map(|_| AtomicU64::new(0)).collect(),
-            shift: u64::BITS - words.ilog2(),
         }
     }
 
@@ -31,7 +26,8 @@ impl Filter {
     /// looked for as if there were no filter.
     #[inline(always)]
     fn word(&self, hash: u64) -> Option<&AtomicU64> {
-        self.words.get((hash >> self.shift) as usize)
+        let at = ((hash >> 32) * self.words.len() as u64) >> 32;
+        self.words.get(at as usize)
     }
 
     /// Whether it may have been added.

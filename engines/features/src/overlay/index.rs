@@ -11,6 +11,7 @@ use arc_swap::{ArcSwap, Guard};
 
 use super::cells::WORD_BYTES;
 use super::heap::CHUNK_WORDS;
+use super::renewal::Renewal;
 use super::seed::Seed;
 use super::slots::{GROUP, Slots, Sought, Spot};
 use super::stamp::Stamp;
@@ -59,8 +60,7 @@ pub(crate) struct Writer {
     slots: Arc<Slots>,
     /// How many eighths of groups have come to lead searches on since the index has these places. Keys that went leave them so.
     led: usize,
-    /// How many keys the filter of these places has had, with those that went.
-    added: usize,
+    renewal: Renewal,
     /// Cells that were written ever.
     cells: u32,
     /// Those of them that no place names, the longest left first.
@@ -91,7 +91,7 @@ impl Index {
             index: Arc::clone(&index),
             slots,
             led: 0,
-            added: 0,
+            renewal: Renewal::default(),
             cells: 0,
             left: VecDeque::new(),
         };
@@ -178,14 +178,12 @@ impl Writer {
                 let capacity = self.slots.capacity();
                 match spot {
                     Spot::Free(place)
-                        if entries < capacity * USED_OF_16 / 16
-                            && self.led <= capacity / GROUP
-                            && self.added < capacity =>
+                        if entries < capacity * USED_OF_16 / 16 && self.led <= capacity / GROUP =>
                     {
                         let cell = self.free_cell();
                         self.slots.cells.write(cell, entry);
                         self.led += self.slots.occupy(place, entry.key, cell);
-                        self.added += 1;
+                        self.renewal.added(&self.slots, entry.key);
                     }
                     _ => self.move_all(false, words, Some(entry)),
                 }
@@ -226,7 +224,7 @@ impl Writer {
             let slots = Slots::new(self.slots.seed, kind, (homes, tail), (RESTING + 1, heap_words));
             if let Some(cells) = moved(&slots, &self.slots, more) {
                 self.led = 0;
-                self.added = cells as usize;
+                self.renewal = Renewal::default();
                 self.cells = cells;
                 self.left.clear();
                 self.slots = Arc::new(slots);
@@ -320,7 +318,7 @@ mod tests {
         let expected = entry(key, found.sequence);
         assert_eq!(found.row.map(|()| &row), expected.row.as_ref());
         assert_eq!((found.key, found.written_ms), (key, expected.written_ms));
-        assert!(slots.may_have(crate::hash::hash(key)));
+        assert!(slots.filter().may_have(crate::hash::hash(key)));
         assert_eq!(slots.candidates(&mut [slots.sought(slots.hash(key))], 1), 1);
         Some(found.sequence)
     }

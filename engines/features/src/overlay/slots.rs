@@ -3,7 +3,10 @@
 //! Counts nothing and never grows: the index makes others. Invariants: a key has one place as long as it is there, in its first group or
 //! in one behind, and every group before that says so; and a place names a cell that is whole.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+
+use arc_swap::{ArcSwap, Guard};
 
 use super::block::ones;
 use super::cells::Cells;
@@ -25,6 +28,9 @@ const HIGHS: u64 = (LOWS << 7) & !(0xff << BEHIND_SHIFT);
 /// In place of a cell.
 const NO_CELL: u32 = 0;
 
+/// The filter as it was when it was asked for.
+pub(super) type PinnedFilter = Guard<Arc<Filter>>;
+
 /// Places for keys. The first group that a key may lie in is by its hash; where that is full, it lies in one behind.
 pub(crate) struct Slots {
     /// What hashes here are by: keys that were chosen to lie in one group lie apart.
@@ -34,7 +40,8 @@ pub(crate) struct Slots {
     tags: Box<[AtomicU64]>,
     /// Of each place the number of its cell and one.
     numbers: Box<[AtomicU32]>,
-    filter: Filter,
+    /// Another one from time to time.
+    filter: ArcSwap<Filter>,
     pub(super) cells: Cells,
 }
 
@@ -76,7 +83,7 @@ impl Slots {
             homes: homes as u64,
             tags: (0..groups).map(|_| AtomicU64::new(0)).collect(),
             numbers: (0..places).map(|_| AtomicU32::new(NO_CELL)).collect(),
-            filter: Filter::new(homes * GROUP),
+            filter: ArcSwap::from_pointee(Filter::new(homes * GROUP)),
             cells: Cells::new(row_bytes, has_stamps, places + cells_beside, heap_words),
         }
     }
@@ -122,10 +129,15 @@ impl Slots {
         Sought { hash, group, same: 0 }
     }
 
-    /// Whether a key of this hash, which is that of the format, may be there.
-    #[inline(always)]
-    pub(crate) fn may_have(&self, hash: u64) -> bool {
-        self.filter.may_have(hash)
+    /// What turns away most keys that are not there.
+    #[inline]
+    pub(super) fn filter(&self) -> PinnedFilter {
+        self.filter.load()
+    }
+
+    /// Lets readers have another filter, which has all keys that are there. The writer's.
+    pub(super) fn replace_filter(&self, filter: Filter) {
+        self.filter.store(Arc::new(filter));
     }
 
     /// Of the keys that are asked for those that have a place by their tag; key i is bit i. What these have is asked for ahead.
@@ -256,7 +268,7 @@ impl Slots {
 
     /// Lets a key have an empty place, which names its cell; how many eighths of groups lead behind these now that did not before. The writer's.
     pub(super) fn occupy(&self, place: usize, key: u64, cell: u32) -> usize {
-        self.filter.add(hash(key));
+        self.filter.load().add(hash(key));
         let (mut led, hash) = (0, self.hash(key));
         for tags in self.tags.get(self.home(hash)..place / GROUP).unwrap_or_default() {
             let before = tags.load(Ordering::Relaxed);
