@@ -170,7 +170,7 @@ fn what_is_wrong_is_refused_by_name_and_a_full_overlay_says_what_to_do() {
     assert_eq!((status, answer["code"].as_u64()), (507, Some(30114)), "{answer}");
     let ex = answer["ex"].as_str().unwrap();
     assert!(
-        ["films", "102 bytes", "51 more", "140 are allowed", "ttl_ms"]
+        ["films", "110 bytes", "55 more", "140 are allowed", "ttl_ms"]
             .iter()
             .all(|word| ex.contains(word))
             && !ex.contains("fold"),
@@ -180,7 +180,7 @@ fn what_is_wrong_is_refused_by_name_and_a_full_overlay_says_what_to_do() {
     let (_, page) = server.admin_get("/metrics");
     for line in [
         "millpond_overlay_entries{table=\"films\"} 2",
-        "millpond_overlay_bytes{table=\"films\"} 102",
+        "millpond_overlay_bytes{table=\"films\"} 110",
         "millpond_overlay_sequence{table=\"films\"} 2",
         "millpond_overlay_refused_total{table=\"films\"} 1",
     ] {
