@@ -113,8 +113,9 @@ impl<E> FanOut<E> {
         let done = split.split(&map, keys, |nodes| {
             let chosen = routing.replicas.choose(nodes, now).node();
             // Ties go to a node that has keys of this call: a frame costs more than a few keys.
-            let may_join =
-                |node: &&NodeIndex| is_asked(&asked, **node) && routing.replicas.may_join(chosen, **node);
+            let may_join = |node: &&NodeIndex| {
+                is_asked(&asked, **node) && routing.replicas.may_join(chosen, **node, now)
+            };
             let node = match is_asked(&asked, chosen) {
                 true => chosen,
                 false => nodes.iter().find(may_join).copied().unwrap_or(chosen),
@@ -260,9 +261,9 @@ impl<E> FanOut<E> {
     }
 
     /// Nobody will report the copies that are under way.
-    pub fn abandon(self, routing: &mut Routing) {
+    pub fn abandon(self, routing: &mut Routing, now: Instant) {
         for copy in self.copies.iter().filter(|copy| !copy.has_ended) {
-            routing.replicas.abandoned(copy.asked);
+            routing.replicas.abandoned(copy.asked, now);
         }
     }
 
@@ -359,7 +360,7 @@ impl<E> FanOut<E> {
         for id in self.to_send.drain(..) {
             if let Some(copy) = self.copies.get_mut(id) {
                 copy.has_ended = true;
-                routing.replicas.abandoned(copy.asked);
+                routing.replicas.not_sent(copy.asked);
             }
         }
     }

@@ -1,6 +1,6 @@
 //! Which replica of a bucket is asked: the node with the fewest calls outstanding, ties by turns; a node that failed is left out
-//! until its backoff ends, and is then tried with one call. A node whose lease has ended is asked where no other one is up; a node
-//! that lets a call wait for too long and answers no other meanwhile, where none is up that answers.
+//! until its backoff ends, and is then tried with one call. A node that lets a call wait for too long and answers no other meanwhile
+//! is asked where none is up that answers; of those that answer, a node whose lease has ended where no other one is up.
 //!
 //! It sends nothing: the caller says what was sent, answered and failed. Its state is of one map, by that map's [`NodeIndex`];
 //! calls that began on an older map report to that map's state. The invariant: a node in backoff is chosen only where every
@@ -60,6 +60,7 @@ impl Choice {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Asked {
     node: NodeIndex,
+    sent_at: Instant,
     /// Whether it tries a node whose backoff has ended.
     is_trial: bool,
 }
@@ -78,15 +79,24 @@ struct State {
     has_left: bool,
     /// Since then a call to it is overdue and it has answered none: it may stand still.
     silent_since: Option<Instant>,
+    /// Its overdue calls were cancelled; until then it counts as silent all the same.
+    silent_until: Option<Instant>,
 }
 
-/// By what one of two nodes that are up is chosen; the lesser one is. Of two that are silent the one that is so for longer is
-/// less likely to answer.
-type Rank = (bool, Option<Reverse<Instant>>, u32);
+/// By what one of two nodes that are up is chosen; the lesser one is: whether it is silent, whether its lease has ended, since
+/// when it is silent, its calls. Of two that are silent the one that is so for longer is less likely to answer.
+type Rank = (bool, bool, Option<Reverse<Instant>>, u32);
 
 impl State {
-    fn rank(&self) -> Rank {
-        (self.has_left, self.silent_since.map(Reverse), self.outstanding)
+    fn rank(&self, now: Instant) -> Rank {
+        let silent = self.silent(now).map(Reverse);
+        (silent.is_some(), self.has_left, silent, self.outstanding)
+    }
+
+    /// Since when it is silent. Where no call is left whose answer would say that it runs, only for so long as is remembered.
+    fn silent(&self, now: Instant) -> Option<Instant> {
+        let counts = self.outstanding > 0 || self.silent_until.is_some_and(|until| until > now);
+        self.silent_since.filter(|_| counts)
     }
 }
 
@@ -167,8 +177,8 @@ impl Replicas {
             match state.retry_at {
                 None if Some(node) == self.preferred => return Choice::Ready(node),
                 None => {
-                    if up.is_none_or(|(least, _)| state.rank() < least) {
-                        up = Some((state.rank(), node));
+                    if up.is_none_or(|(least, _)| state.rank(now) < least) {
+                        up = Some((state.rank(now), node));
                     }
                 }
                 // A trial comes first, or a node that is back would wait for the others to fail. One call tries it; others
@@ -195,11 +205,19 @@ impl Replicas {
     pub fn sent(&mut self, node: NodeIndex, now: Instant) -> Asked {
         let mut is_trial = false;
         if let Some(state) = self.states.get_mut(node.get()) {
+            if state.silent(now).is_none() {
+                // What was remembered is too old to be held against it when this call is overdue.
+                (state.silent_since, state.silent_until) = (None, None);
+            }
             state.outstanding = state.outstanding.saturating_add(1);
             is_trial = !state.on_trial && state.retry_at.is_some_and(|at| at <= now);
             state.on_trial |= is_trial;
         }
-        Asked { node, is_trial }
+        Asked {
+            node,
+            sent_at: now,
+            is_trial,
+        }
     }
 
     /// A node answered a call, however late: it is up.
@@ -225,27 +243,41 @@ impl Replicas {
 
     /// A call to a node ended without saying anything of the node: it was cancelled.
     /// Only the call that tries a node ends its trial: another one may have been under way since before the node failed.
-    pub fn abandoned(&mut self, asked: Asked) {
+    ///
+    /// A node that is silent then is remembered as such for ten times as long as the call had waited, but not for less than a
+    /// node rests that failed once, nor for more than ten times that: calls that are given up early would each ask it again.
+    pub fn abandoned(&mut self, asked: Asked, now: Instant) {
+        let least = self.options.first;
+        let waited = now.saturating_duration_since(asked.sent_at);
+        let remember = waited.saturating_mul(10);
+        let remember = remember.max(least).min(least.saturating_mul(10));
         if let Some(state) = self.states.get_mut(asked.node.get()) {
             state.outstanding = state.outstanding.saturating_sub(1);
             state.on_trial &= !asked.is_trial;
-            if state.outstanding == 0 {
-                // Nothing is left whose answer would say that it runs.
-                state.silent_since = None;
+            if state.outstanding == 0 && state.silent_since.is_some() {
+                let until = now.checked_add(remember).unwrap_or(now);
+                // Further calls that are cancelled before they are overdue say nothing of it.
+                state.silent_until.get_or_insert(until);
             }
         }
+    }
+
+    /// A call that was to be sent to a node was not.
+    pub(crate) fn not_sent(&mut self, asked: Asked) {
+        self.abandoned(asked, asked.sent_at);
     }
 
     /// A call to a node takes longer than calls do. Others are chosen in its place until it answers any call.
     pub fn overdue(&mut self, node: NodeIndex, now: Instant) {
         if let Some(state) = self.states.get_mut(node.get()) {
             state.silent_since.get_or_insert(now);
+            state.silent_until = None;
         }
     }
 
     /// Since when a call to a node is overdue and it has answered none.
-    pub fn silent_since(&self, node: NodeIndex) -> Option<Instant> {
-        self.states.get(node.get())?.silent_since
+    pub fn silent_since(&self, node: NodeIndex, now: Instant) -> Option<Instant> {
+        self.states.get(node.get())?.silent(now)
     }
 
     /// A node is thought to be gone, by a sign other than the end of a call.
@@ -281,14 +313,14 @@ impl Replicas {
 
     /// Whether a call that asks `other` already may ask it in place of the node that was chosen: both are up, and it has no more
     /// calls. Fewer nodes are asked then.
-    pub(crate) fn may_join(&self, chosen: NodeIndex, other: NodeIndex) -> bool {
+    pub(crate) fn may_join(&self, chosen: NodeIndex, other: NodeIndex, now: Instant) -> bool {
         if Some(chosen) == self.preferred {
             return false;
         }
         let state_of = |node: NodeIndex| self.states.get(node.get()).copied().unwrap_or_default();
         let (chosen, other) = (state_of(chosen), state_of(other));
         let are_up = chosen.retry_at.is_none() && other.retry_at.is_none();
-        are_up && other.rank() <= chosen.rank()
+        are_up && other.rank(now) <= chosen.rank(now)
     }
 
     /// Calls sent to a node that have not ended.

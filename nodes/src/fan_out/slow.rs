@@ -73,7 +73,7 @@ impl<E> FanOut<E> {
                 None
             }
             Choice::Ready(other) => {
-                any_silent |= routing.replicas.silent_since(other).is_some();
+                any_silent |= routing.replicas.silent_since(other, now).is_some();
                 Some(other)
             }
             Choice::Resting { .. } | Choice::None => None,
@@ -89,7 +89,7 @@ impl<E> FanOut<E> {
 
 /// Whether a node has answered nothing for as long as a copy has to itself, after a call to it was overdue.
 fn stands(node: NodeIndex, routing: &Routing, now: Instant) -> bool {
-    let silent = routing.replicas.silent_since(node);
+    let silent = routing.replicas.silent_since(node, now);
     let silent = silent.map(|since| now.saturating_duration_since(since));
     silent.is_some_and(|silent| routing.hedging.delay().is_some_and(|delay| silent >= delay))
 }

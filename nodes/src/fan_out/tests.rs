@@ -193,7 +193,7 @@ fn a_slow_copy_is_hedged_over_the_other_replicas_and_each_costs() {
         sends(&bed, &mut call);
         call.on_timer(&mut bed.routing, due + Duration::from_millis(100));
         hedged += sends(&bed, &mut call).len();
-        call.abandon(&mut bed.routing);
+        call.abandon(&mut bed.routing, bed.now);
     }
     assert!((8..=10).contains(&hedged), "{hedged}");
 }
@@ -226,7 +226,7 @@ fn no_call_mixes_versions() {
     }
     assert!(call.is_complete() && call.missing().is_empty());
     assert_eq!(call.version(), Some(1));
-    call.abandon(&mut bed.routing);
+    call.abandon(&mut bed.routing, bed.now);
     // The next call asks all for what every node has.
     let mut call = bed.begin(&keys);
     assert_eq!(call.version(), Some(1));

@@ -35,7 +35,7 @@ fn the_fewest_outstanding_win_and_ties_go_round() {
         assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(B));
     }
     replicas.answered(A);
-    replicas.abandoned(asked);
+    replicas.abandoned(asked, now);
     assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(A));
     assert_eq!(replicas.choose(&[], now), Choice::None);
 }
@@ -55,7 +55,7 @@ fn a_failed_node_rests_longer_each_time_and_is_tried_by_one_call() {
         assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(A));
         let trial = replicas.sent(A, now);
         assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(B));
-        replicas.abandoned(trial);
+        replicas.abandoned(trial, now);
     }
     replicas.sent(A, now);
     replicas.answered(A);
@@ -78,10 +78,10 @@ fn only_the_call_that_tries_a_node_ends_its_trial() {
     let trial = replicas.sent(A, later);
     let beside = replicas.sent(A, later);
     for other in [before, beside] {
-        replicas.abandoned(other);
+        replicas.abandoned(other, now);
         assert_eq!(replicas.choose(&[A, B], later), Choice::Ready(B));
     }
-    replicas.abandoned(trial);
+    replicas.abandoned(trial, now);
     assert_eq!(replicas.choose(&[A, B], later), Choice::Ready(A));
     assert_eq!(replicas.outstanding(A), 0);
 }
@@ -126,7 +126,7 @@ fn a_node_without_a_lease_is_asked_where_no_other_is_up() {
         assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(A));
         assert_eq!(replicas.choose_other(&[A, B, C], Some(A), now), Choice::Ready(C));
     }
-    assert!(!replicas.may_join(A, B) && replicas.may_join(B, C));
+    assert!(!replicas.may_join(A, B, now) && replicas.may_join(B, C, now));
     // As a second copy, and where the other has failed.
     assert_eq!(replicas.choose_other(&[A, B], Some(A), now), Choice::Ready(B));
     replicas.failed(A, now);
@@ -160,20 +160,51 @@ fn a_node_that_lets_a_call_wait_is_asked_where_no_other_answers() {
         replicas.sent(B, now);
         assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(B));
     }
-    assert!(!replicas.may_join(B, A) && replicas.may_join(A, B));
+    assert!(!replicas.may_join(B, A, now) && replicas.may_join(A, B, now));
     // Of two that are silent, the one that is so for longer is avoided; that a call is overdue again changes nothing.
     replicas.overdue(B, now + ms(1));
     replicas.overdue(A, now + ms(2));
-    assert_eq!(replicas.silent_since(A), Some(now));
+    assert_eq!(replicas.silent_since(A, now), Some(now));
     assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(B));
-    // Any answer says that it runs, and so does it that nothing is left to be answered.
+    // Any answer says that it runs.
     replicas.answered(B);
-    replicas.abandoned(given_up);
-    assert_eq!(replicas.silent_since(B), None);
-    let last = replicas.sent(C, now);
-    replicas.overdue(C, now);
-    replicas.abandoned(last);
-    assert_eq!(replicas.choose(&[A, B, C], now), Choice::Ready(C));
+    replicas.abandoned(given_up, now);
+    assert_eq!(replicas.silent_since(B, now), None);
+    // One that has a lease and is silent comes behind one that has none and answers.
+    let ended = BTreeSet::from(["b".to_owned()]);
+    replicas.leases_ended(&map(1, &["a", "b", "c"]), &ended);
+    assert_eq!(replicas.choose(&[A, B], now), Choice::Ready(B));
+    assert_eq!(replicas.choose_other(&[A, B, C], Some(C), now), Choice::Ready(B));
+}
+
+#[test]
+fn a_silent_node_is_remembered_when_its_last_call_is_cancelled() {
+    let check = |waited: u64, remembered: u64| {
+        let (mut replicas, start) = state();
+        // A has more calls, so that it is silence that decides.
+        replicas.sent(A, start);
+        let last = replicas.sent(C, start);
+        let now = start + ms(waited);
+        replicas.overdue(C, now);
+        replicas.abandoned(last, now);
+        let until = now + ms(remembered);
+        for at in [now, until - ms(1)] {
+            assert_eq!(replicas.choose(&[A, C], at), Choice::Ready(A), "{waited} ms");
+        }
+        // Where it is the only one it is asked. That such a call is cancelled too soon to be overdue says nothing more.
+        let only = replicas.sent(C, now);
+        replicas.abandoned(only, until - ms(1));
+        assert_eq!(replicas.silent_since(C, until - ms(1)), Some(now));
+        assert_eq!(replicas.choose(&[A, C], until), Choice::Ready(C), "{waited} ms");
+        // Then it is silent anew only where it lets another call wait, and not since the last time.
+        replicas.sent(C, until);
+        assert_eq!(replicas.silent_since(C, until), None);
+        replicas.overdue(C, until + ms(5));
+        assert_eq!(replicas.silent_since(C, until + ms(5)), Some(until + ms(5)));
+    };
+    check(2, 100);
+    check(30, 300);
+    check(5_000, 1_000);
 }
 
 #[test]

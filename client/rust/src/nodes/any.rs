@@ -68,7 +68,8 @@ impl Counted<'_> {
 impl Drop for Counted<'_> {
     fn drop(&mut self) {
         if let Some(asked) = self.asked.take() {
-            self.cluster.routing().replicas.abandoned(asked);
+            let now = Instant::now().into_std();
+            self.cluster.routing().replicas.abandoned(asked, now);
         }
     }
 }

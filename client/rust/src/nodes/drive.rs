@@ -231,7 +231,8 @@ impl Drive {
             // Reported, and of no other use: the call has ended.
             let _ = self.on(sent, ended);
         }
-        self.fan_out.abandon(&mut self.cluster.routing());
+        let now = Instant::now().into_std();
+        self.fan_out.abandon(&mut self.cluster.routing(), now);
     }
 
     /// What a bag without a key is answered, where none of the call's keys says it: any node does.
