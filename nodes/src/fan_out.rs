@@ -426,6 +426,7 @@ impl<E> FanOut<E> {
             restarts: self.restarts,
             has_ended: false,
             attempt: second_of.is_none().then(|| routing.hedging.begin(now)),
+            others: Vec::new(),
             second_of,
             range: (0, 0),
         };

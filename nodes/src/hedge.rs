@@ -2,9 +2,10 @@
 //! allows it, and at once where the first replica failed.
 //!
 //! A state machine driven by events; it sends nothing and starts no timer. A failure's second copy is not charged to the budget:
-//! it replaces a copy, so it adds no load; nor is one that leaves a replica which stands still, as no other call goes there
-//! meanwhile. The invariant: a call is sent at most twice, it ends once, and other copies sent because of the time are at most
-//! `share_permille` of the calls and the `saved` ones (and those of the last hedge, where it went to several nodes).
+//! it replaces a copy, so it adds no load. One that leaves a replica which stands still is charged to a second budget of the same
+//! size, as slow calls may have spent the first. The invariant: a call is sent at most twice, it ends once, and other copies sent
+//! because of the time are, of each budget, at most `share_permille` of the calls and the `saved` ones (and those of the last
+//! hedge, where it went to several nodes).
 
 use crate::Latencies;
 use std::time::{Duration, Instant};
@@ -13,13 +14,18 @@ use std::time::{Duration, Instant};
 const HEDGE_COST: i64 = 1000;
 /// A call that the budget refused is due again no sooner.
 const AGAIN_MIN: Duration = Duration::from_micros(100);
+/// A replica stands still that has answered nothing for so many times what a copy has to itself,
+const STANDING_DELAYS: u32 = 4;
+/// and for no less than this: a scheduler may keep any process for that long.
+const STANDING_MIN: Duration = Duration::from_millis(10);
 
 /// How often calls are hedged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HedgeOptions {
-    /// Hedges in a thousand calls; more than 1000 counts as 1000, and 0 switches hedging off.
+    /// Hedges in a thousand calls; more than 1000 counts as 1000, and 0 switches hedging off. As many more may leave replicas that
+    /// stand still.
     pub share_permille: u32,
-    /// Hedges that can be saved up in quiet times.
+    /// Hedges that can be saved up in quiet times, of either kind.
     pub saved_max: u32,
     /// No call is hedged earlier: below it, the scatter of latencies is the machine's, not a replica's.
     pub delay_min: Duration,
@@ -53,10 +59,10 @@ pub enum Sent {
 pub enum Event {
     /// The time of [`Attempt::timer_at`] has come.
     Timer,
-    /// It has come, the replica of the first copy stands still, and another one answers.
+    /// It has come, and the replica of the first copy stands still.
     Standing,
-    /// It has come, and the other replicas stand still.
-    Later,
+    /// It has come, and no second copy can be sent now. At the time that is named there may be one, if not sooner.
+    Later(Option<Instant>),
     /// A copy was answered.
     Answered(Sent),
     /// A copy failed as calls to a node that is gone do.
@@ -83,8 +89,32 @@ pub enum Action {
 pub struct Hedging {
     options: HedgeOptions,
     latencies: Latencies,
-    /// Of the budget, in thousandths of a hedge; below zero where a hedge went to several nodes.
-    saved: i64,
+    saved: Saved,
+}
+
+/// What is left of the budgets, in thousandths of a hedge; below zero where a hedge went to several nodes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Saved {
+    slow: i64,
+    standing: i64,
+}
+
+/// What a second copy is charged to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Budget {
+    /// For any slow call.
+    Slow,
+    /// For calls of replicas that stand still.
+    Standing,
+}
+
+impl Saved {
+    fn of(&mut self, budget: Budget) -> &mut i64 {
+        match budget {
+            Budget::Slow => &mut self.slow,
+            Budget::Standing => &mut self.standing,
+        }
+    }
 }
 
 /// One call, from when its first copy is sent.
@@ -95,8 +125,8 @@ pub struct Attempt {
     first: State,
     second: State,
     ended: bool,
-    /// Whether the budget paid for the second copy.
-    paid: bool,
+    /// What paid for the second copy.
+    paid: Option<Budget>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -114,7 +144,7 @@ impl Hedging {
         Hedging {
             options,
             latencies: Latencies::default(),
-            saved: 0,
+            saved: Saved::default(),
         }
     }
 
@@ -127,18 +157,32 @@ impl Hedging {
         self.options.delay_fixed.or_else(measured)
     }
 
+    /// For how long a replica with an overdue copy has answered nothing when it is taken to stand still.
+    pub fn standing_after(&self) -> Option<Duration> {
+        let delays = self.delay()?.saturating_mul(STANDING_DELAYS);
+        Some(delays.max(STANDING_MIN))
+    }
+
+    /// Whether there is a budget for a copy that is due, whose replica stands still or does not.
+    pub fn may_pay(&self, stands: bool) -> bool {
+        self.saved.slow >= HEDGE_COST || stands && self.saved.standing >= HEDGE_COST
+    }
+
     /// A call's first copy is sent.
     pub fn begin(&mut self, now: Instant) -> Attempt {
         let share = i64::from(self.options.share_permille).min(HEDGE_COST);
         let most = i64::from(self.options.saved_max) * HEDGE_COST;
-        self.saved = (self.saved + share).min(most);
+        for budget in [Budget::Slow, Budget::Standing] {
+            let saved = self.saved.of(budget);
+            *saved = (*saved + share).min(most);
+        }
         Attempt {
             sent_at: now,
             hedge_at: self.delay().and_then(|delay| now.checked_add(delay)),
             first: State::Outstanding,
             second: State::NotSent,
             ended: false,
-            paid: false,
+            paid: None,
         }
     }
 
@@ -148,11 +192,8 @@ impl Hedging {
             return Action::Wait;
         }
         match event {
-            Event::Timer => self.timer(attempt, now),
-            Event::Standing if attempt.is_due(now) => {
-                attempt.second = State::Outstanding;
-                Action::SendSecond
-            }
+            Event::Timer => self.due(attempt, &[Budget::Slow], now),
+            Event::Standing => self.due(attempt, &[Budget::Standing, Budget::Slow], now),
             Event::Answered(copy) if attempt.state(copy) == State::Outstanding => {
                 attempt.ended = true;
                 // From the first sending: where the second copy wins, the first took at least as long. A call whose first copy
@@ -169,13 +210,13 @@ impl Hedging {
             }
             Event::NotSent if attempt.second == State::Outstanding => {
                 attempt.second = State::Impossible;
-                if std::mem::take(&mut attempt.paid) {
-                    self.saved += HEDGE_COST;
+                if let Some(budget) = attempt.paid.take() {
+                    *self.saved.of(budget) += HEDGE_COST;
                 }
                 attempt.after_failure()
             }
-            Event::Later if attempt.is_due(now) => {
-                self.postpone(attempt, now);
+            Event::Later(at) if attempt.is_due(now) => {
+                self.postpone(attempt, at, now);
                 Action::Wait
             }
             _ => Action::Wait,
@@ -184,29 +225,36 @@ impl Hedging {
 
     /// The second copy that the time sent went to so many nodes, as the replicas of its keys differ: each after the first costs
     /// a hedge too. Hedges that follow wait until they are earned.
-    pub fn spread(&mut self, nodes: usize) {
+    pub fn spread(&mut self, attempt: &Attempt, nodes: usize) {
         let extra = i64::try_from(nodes.saturating_sub(1)).unwrap_or(i64::MAX);
-        self.saved = self.saved.saturating_sub(extra.saturating_mul(HEDGE_COST));
+        if let Some(budget) = attempt.paid {
+            let saved = self.saved.of(budget);
+            *saved = saved.saturating_sub(extra.saturating_mul(HEDGE_COST));
+        }
     }
 
-    fn timer(&mut self, attempt: &mut Attempt, now: Instant) -> Action {
+    /// The first of these budgets that can pays.
+    fn due(&mut self, attempt: &mut Attempt, budgets: &[Budget], now: Instant) -> Action {
         if !attempt.is_due(now) {
             return Action::Wait;
         }
-        if self.saved < HEDGE_COST {
-            self.postpone(attempt, now);
+        let mut budgets = budgets.iter().copied();
+        let Some(budget) = budgets.find(|budget| *self.saved.of(*budget) >= HEDGE_COST) else {
+            self.postpone(attempt, None, now);
             return Action::Wait;
-        }
-        self.saved -= HEDGE_COST;
-        attempt.paid = true;
+        };
+        *self.saved.of(budget) -= HEDGE_COST;
+        attempt.paid = Some(budget);
         attempt.second = State::Outstanding;
         Action::SendSecond
     }
 
-    /// It is due again, ever more seldom.
-    fn postpone(&self, attempt: &mut Attempt, now: Instant) {
+    /// It is due again, ever more seldom, but at `latest` where that is to come.
+    fn postpone(&self, attempt: &mut Attempt, latest: Option<Instant>, now: Instant) {
         let waited = now.saturating_duration_since(attempt.sent_at);
-        let again = |delay: Duration| now.checked_add(delay.max(waited / 2).max(AGAIN_MIN));
+        let latest = latest.and_then(|at| at.checked_duration_since(now));
+        let latest = latest.filter(|wait| !wait.is_zero()).unwrap_or(Duration::MAX);
+        let again = |delay: Duration| now.checked_add(delay.max(waited / 2).min(latest).max(AGAIN_MIN));
         attempt.hedge_at = self.delay().and_then(again);
     }
 }
@@ -259,158 +307,4 @@ impl Attempt {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-    use super::*;
-    use Action::{Answer, Fail, SendSecond, Wait};
-    use Event::{Answered, Failed, Later, NotSent, Standing, Timer};
-    use Sent::{First, Second};
-
-    fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
-
-    /// Knows 200 calls of 10 ms, so that ten hedges are saved.
-    fn experienced(now: Instant) -> Hedging {
-        let mut hedging = Hedging::new(HedgeOptions::default());
-        for _ in 0..200 {
-            let mut attempt = hedging.begin(now);
-            assert_eq!(
-                hedging.on(&mut attempt, Answered(First), now + ms(10)),
-                Answer(First)
-            );
-        }
-        hedging
-    }
-
-    #[test]
-    fn what_happens_to_a_call_says_what_is_done() {
-        let check = |events: &[(u64, Event, Action)]| {
-            let now = Instant::now();
-            let mut hedging = experienced(now);
-            let mut attempt = hedging.begin(now);
-            for (at_ms, event, expected) in events {
-                let action = hedging.on(&mut attempt, *event, now + ms(*at_ms));
-                assert_eq!(action, *expected, "{event:?} of {events:?}");
-            }
-        };
-        check(&[
-            (2, Answered(First), Answer(First)),
-            (10, Timer, Wait),
-            (11, Failed(First), Wait),
-        ]);
-        check(&[
-            (9, Timer, Wait),
-            (10, Timer, SendSecond),
-            (11, Timer, Wait),
-            (12, Answered(Second), Answer(Second)),
-        ]);
-        check(&[
-            (10, Timer, SendSecond),
-            (11, Answered(First), Answer(First)),
-            (12, Answered(Second), Wait),
-        ]);
-        check(&[
-            (10, Timer, SendSecond),
-            (11, Failed(First), Wait),
-            (12, Failed(Second), Fail),
-        ]);
-        check(&[
-            (10, Timer, SendSecond),
-            (11, Failed(Second), Wait),
-            (12, Answered(First), Answer(First)),
-        ]);
-        check(&[
-            (10, Timer, SendSecond),
-            (10, NotSent, Wait),
-            (12, Failed(First), Fail),
-        ]);
-        check(&[
-            (1, Failed(First), SendSecond),
-            (10, Timer, Wait),
-            (11, Answered(Second), Answer(Second)),
-        ]);
-        check(&[
-            (1, Failed(First), SendSecond),
-            (1, NotSent, Fail),
-            (2, Answered(Second), Wait),
-        ]);
-        // Nothing is outstanding that could answer.
-        check(&[
-            (1, Answered(Second), Wait),
-            (1, Failed(Second), Wait),
-            (1, NotSent, Wait),
-        ]);
-    }
-
-    #[test]
-    fn a_call_that_the_budget_refuses_is_due_again_and_leaves_a_replica_that_stands_still() {
-        let now = Instant::now();
-        let mut hedging = experienced(now);
-        hedging.saved = 0;
-        let (mut attempt, mut other) = (hedging.begin(now), hedging.begin(now));
-        hedging.saved = 0;
-        for (due, next) in [(10, 20), (20, 30), (30, 45), (45, 67)] {
-            assert_eq!(hedging.on(&mut attempt, Timer, now + ms(due)), Wait);
-            let at = attempt.timer_at().unwrap();
-            assert!(at >= now + ms(next) && at < now + ms(next + 1), "{:?}", at - now);
-        }
-        assert_eq!(hedging.on(&mut attempt, Standing, now + ms(50)), Wait);
-        assert_eq!(hedging.on(&mut attempt, Standing, now + ms(70)), SendSecond);
-        assert_eq!((hedging.saved, attempt.timer_at()), (0, None));
-        // Where the other replica stands still, nothing is spent.
-        hedging.saved = HEDGE_COST;
-        assert_eq!(hedging.on(&mut other, Later, now + ms(10)), Wait);
-        assert_eq!(hedging.saved, HEDGE_COST);
-        assert_eq!(hedging.on(&mut other, Timer, now + ms(70)), SendSecond);
-        assert_eq!(hedging.saved, 0);
-    }
-
-    #[test]
-    fn nothing_is_hedged_before_something_is_known_or_where_it_is_off() {
-        let now = Instant::now();
-        let off = HedgeOptions {
-            share_permille: 0,
-            ..HedgeOptions::default()
-        };
-        for (options, delay) in [(HedgeOptions::default(), Some(ms(10))), (off, None)] {
-            let mut hedging = Hedging::new(options);
-            for _ in 0..100 {
-                assert_eq!(hedging.delay(), None);
-                let mut attempt = hedging.begin(now);
-                assert_eq!(attempt.timer_at(), None);
-                hedging.on(&mut attempt, Answered(First), now + ms(10));
-            }
-            assert_eq!(hedging.delay(), delay);
-            assert_eq!(hedging.begin(now).timer_at(), delay.map(|delay| now + delay));
-        }
-    }
-
-    #[test]
-    fn a_delay_that_is_fixed_needs_no_measurement() {
-        let now = Instant::now();
-        let mut hedging = Hedging::new(HedgeOptions {
-            share_permille: 1000,
-            delay_fixed: Some(ms(3)),
-            ..HedgeOptions::default()
-        });
-        let mut attempt = hedging.begin(now);
-        assert_eq!(attempt.timer_at(), Some(now + ms(3)));
-        assert_eq!(hedging.on(&mut attempt, Timer, now + ms(3)), SendSecond);
-    }
-
-    #[test]
-    fn a_hedge_that_is_not_sent_costs_nothing_and_failures_do_not_either() {
-        let now = Instant::now();
-        let mut hedging = experienced(now);
-        let saved = hedging.saved;
-        let mut attempt = hedging.begin(now);
-        assert_eq!(hedging.on(&mut attempt, Timer, now + ms(10)), SendSecond);
-        assert_eq!(hedging.saved, saved - HEDGE_COST);
-        hedging.on(&mut attempt, NotSent, now + ms(10));
-        assert_eq!(hedging.saved, saved);
-        let mut attempt = hedging.begin(now);
-        assert_eq!(hedging.on(&mut attempt, Failed(First), now), SendSecond);
-        assert_eq!(hedging.saved, saved);
-    }
-}
+mod tests;

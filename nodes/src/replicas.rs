@@ -311,6 +311,12 @@ impl Replicas {
         }
     }
 
+    /// Whether a node is thought to be up, silent or not.
+    pub(crate) fn is_up(&self, node: NodeIndex) -> bool {
+        let state = self.states.get(node.get());
+        state.is_some_and(|state| state.retry_at.is_none())
+    }
+
     /// Whether a call that asks `other` already may ask it in place of the node that was chosen: both are up, and it has no more
     /// calls. Fewer nodes are asked then.
     pub(crate) fn may_join(&self, chosen: NodeIndex, other: NodeIndex, now: Instant) -> bool {

@@ -18,6 +18,8 @@ pub(super) struct SentCopy {
     pub(super) has_ended: bool,
     /// When it is hedged; second copies are not.
     pub(super) attempt: Option<Attempt>,
+    /// The other replicas of its keys, where they all stood still when that was last looked for.
+    pub(super) others: Vec<NodeIndex>,
     /// The slow copy that it was sent beside.
     pub(super) second_of: Option<CopyId>,
     /// Where its keys are.

@@ -1,20 +1,14 @@
 //! What becomes of copies that are slow: their keys are sent to other replicas too.
 //!
-//! How often is not decided here (`hedge.rs` does). Its invariant: the slow copy goes on, and what comes first is taken.
+//! How often is not decided here (`hedge.rs` does). Its invariants: the slow copy goes on, and what comes first is taken; the keys
+//! of a copy are looked at only where there is a budget for it, and a node that may answer: there may be a million, and it is due
+//! again and again.
 
 use super::keys::Groups;
 use super::{CopyId, FanOut};
 use crate::{Action, Attempt, Choice, Event, NodeIndex, Routing};
+use std::collections::BTreeSet;
 use std::time::Instant;
-
-/// Where the keys of a slow copy may go.
-struct Elsewhere {
-    groups: Groups,
-    /// One of these nodes lets a call wait too.
-    any_silent: bool,
-    /// Keys are left whose other replica stands still.
-    any_standing: bool,
-}
 
 impl<E> FanOut<E> {
     /// Sends the keys of slow copies to other replicas too, as far as the budget allows it, or their node stands still.
@@ -38,58 +32,83 @@ impl<E> FanOut<E> {
 
     /// Sends the keys of a slow copy to other replicas that are up.
     fn hedge(&mut self, id: CopyId, node: NodeIndex, routing: &mut Routing, now: Instant) {
-        let stands = stands(node, routing, now);
         routing.replicas.overdue(node, now);
-        let elsewhere = self.elsewhere(id, node, routing, now);
-        let event = match &elsewhere {
-            found if found.groups.is_empty() && found.any_standing => Event::Later,
-            found if stands && !found.groups.is_empty() && !found.any_silent => Event::Standing,
-            _ => Event::Timer,
-        };
+        let mut event = self.without_keys(id, node, routing, now);
+        let mut groups = Groups::new();
+        if !matches!(event, Event::Later(_)) {
+            let others;
+            (groups, others) = self.elsewhere(id, node, routing, now);
+            // A node that stands still is asked only beside one that does not: what is sent is sent once, all of it.
+            if !groups.is_empty() && groups.keys().all(|other| stands(*other, routing, now)) {
+                event = Event::Later(None);
+                if let Some(copy) = self.copies.get_mut(id) {
+                    copy.others = others.into_iter().collect();
+                }
+            }
+        }
         if self.report(id, event, routing, now) != Action::SendSecond {
             return;
         }
-        if elsewhere.groups.is_empty() {
+        if groups.is_empty() {
             self.report(id, Event::NotSent, routing, now);
             return;
         }
-        if event == Event::Timer {
-            routing.hedging.spread(elsewhere.groups.len());
+        let attempt = self.copies.get(id).and_then(|copy| copy.attempt.as_ref());
+        if let Some(attempt) = attempt {
+            routing.hedging.spread(attempt, groups.len());
         }
-        for (node, keys) in elsewhere.groups {
+        for (node, keys) in groups {
             self.send(node, keys, Some(id), routing, now);
         }
     }
 
-    /// By other replicas, the keys of a copy that are open.
-    fn elsewhere(&self, id: CopyId, node: NodeIndex, routing: &mut Routing, now: Instant) -> Elsewhere {
+    /// What a copy that is due is to be told, as far as that can be said without a look at its keys.
+    pub(super) fn without_keys(&self, id: CopyId, node: NodeIndex, routing: &Routing, now: Instant) -> Event {
+        let stands_at = stands_at(node, routing, now);
+        let is_standing = stands_at.is_some_and(|at| at <= now);
+        if !routing.hedging.may_pay(is_standing) {
+            return Event::Later(stands_at);
+        }
+        let others = self.copies.get(id).map_or(&[][..], |copy| &copy.others);
+        let may_answer = |other: &NodeIndex| routing.replicas.is_up(*other) && !stands(*other, routing, now);
+        match is_standing {
+            _ if !others.is_empty() && !others.iter().any(may_answer) => Event::Later(None),
+            true => Event::Standing,
+            false => Event::Timer,
+        }
+    }
+
+    /// By other replicas that are up, the keys of a copy that are open; and all other replicas of these.
+    fn elsewhere(
+        &self,
+        id: CopyId,
+        node: NodeIndex,
+        routing: &mut Routing,
+        now: Instant,
+    ) -> (Groups, BTreeSet<NodeIndex>) {
         let pairs = self.copies.pairs(id);
         let open = pairs.filter(|(_, at)| self.keys.is_open(*at)).collect();
         let map = routing.map().clone();
-        let (mut any_silent, mut any_standing) = (false, false);
-        let choose = |untried: &[NodeIndex]| match routing.replicas.choose_other(untried, Some(node), now) {
-            Choice::Ready(other) if stands(other, routing, now) => {
-                any_standing = true;
-                None
+        let mut others = BTreeSet::new();
+        let choose = |untried: &[NodeIndex]| {
+            others.extend(untried);
+            match routing.replicas.choose_other(untried, Some(node), now) {
+                Choice::Ready(other) => Some(other),
+                Choice::Resting { .. } | Choice::None => None,
             }
-            Choice::Ready(other) => {
-                any_silent |= routing.replicas.silent_since(other, now).is_some();
-                Some(other)
-            }
-            Choice::Resting { .. } | Choice::None => None,
         };
         let (groups, _) = self.keys.regroup(&map, open, choose);
-        Elsewhere {
-            groups,
-            any_silent,
-            any_standing,
-        }
+        (groups, others)
     }
 }
 
-/// Whether a node has answered nothing for as long as a copy has to itself, after a call to it was overdue.
+/// When a node that has answered nothing since a call to it was overdue is taken to stand still.
+fn stands_at(node: NodeIndex, routing: &Routing, now: Instant) -> Option<Instant> {
+    let silent_since = routing.replicas.silent_since(node, now)?;
+    silent_since.checked_add(routing.hedging.standing_after()?)
+}
+
+/// Whether it is.
 fn stands(node: NodeIndex, routing: &Routing, now: Instant) -> bool {
-    let silent = routing.replicas.silent_since(node, now);
-    let silent = silent.map(|since| now.saturating_duration_since(since));
-    silent.is_some_and(|silent| routing.hedging.delay().is_some_and(|delay| silent >= delay))
+    stands_at(node, routing, now).is_some_and(|at| at <= now)
 }

@@ -198,6 +198,100 @@ fn a_slow_copy_is_hedged_over_the_other_replicas_and_each_costs() {
     assert!((8..=10).contains(&hedged), "{hedged}");
 }
 
+/// A call of so many keys of each bucket that is one copy, to node a: b has more calls, and c lets one wait since so many
+/// milliseconds, whose copy is given too.
+fn slow_at_a(
+    bed: &mut Bed,
+    counts: [usize; 3],
+    c_waits_ms: u64,
+) -> (FanOut<&'static str>, FanOut<&'static str>, CopyId) {
+    bed.learn();
+    let (a, b, c) = (bed.node("a"), bed.node("b"), bed.node("c"));
+    bed.routing.replicas.sent(a, bed.now);
+    bed.routing.replicas.sent(b, bed.now);
+    let keys = bed.keys([0, 1, 0]);
+    let mut waits = bed.begin(&keys);
+    let of_c = sends(bed, &mut waits);
+    assert_eq!(of_c[0].1, "c");
+    bed.routing.replicas.overdue(c, bed.now);
+    bed.routing.replicas.sent(b, bed.now);
+    bed.now += Duration::from_millis(c_waits_ms);
+    let keys = bed.keys(counts);
+    let mut call = bed.begin(&keys);
+    let sent = sends(bed, &mut call);
+    assert_eq!((sent.len(), sent[0].1.as_str()), (1, "a"));
+    (call, waits, of_c[0].0)
+}
+
+#[test]
+fn keys_whose_other_replica_stands_still_go_there_beside_those_that_go_elsewhere() {
+    let mut bed = bed();
+    let (mut call, _waits, _) = slow_at_a(&mut bed, [2, 3, 0], 100);
+    bed.now = call.timer_at().unwrap();
+    call.on_timer(&mut bed.routing, bed.now);
+    let hedges = sends(&bed, &mut call);
+    let sent: Vec<_> = hedges
+        .iter()
+        .map(|(_, node, _, count)| (node.as_str(), *count))
+        .collect();
+    assert_eq!(sent, [("b", 2), ("c", 3)]);
+    for (copy, ..) in hedges {
+        assert_eq!(call.on(copy, rows(1), &mut bed.routing, bed.now), TAKE);
+    }
+    assert!(call.is_complete());
+}
+
+#[test]
+fn where_all_others_stand_still_a_slow_copy_waits_for_them_and_its_keys_are_not_looked_at() {
+    let mut bed = bed();
+    let (mut call, mut waits, of_c) = slow_at_a(&mut bed, [0, 3, 0], 100);
+    let (a, first) = (bed.node("a"), CopyId(0));
+    let since = bed.now;
+    let mut tries = 0;
+    while bed.now < since + Duration::from_secs(1) {
+        bed.now = call.timer_at().unwrap();
+        call.on_timer(&mut bed.routing, bed.now);
+        assert_eq!(sends(&bed, &mut call), []);
+        let event = call.without_keys(first, a, &bed.routing, bed.now);
+        assert_eq!(event, Event::Later(None));
+        tries += 1;
+    }
+    assert!(tries < 20, "{tries} in a second");
+    let _ = waits.on(of_c, rows(1), &mut bed.routing, bed.now);
+    bed.now = call.timer_at().unwrap();
+    call.on_timer(&mut bed.routing, bed.now);
+    assert_eq!(sends(&bed, &mut call)[0].1, "c");
+    assert_eq!(call.timer_at(), None);
+}
+
+#[test]
+fn where_the_budget_is_short_the_keys_of_a_slow_copy_are_not_looked_at_until_its_node_stands_still() {
+    let mut bed = bed();
+    let ms = Duration::from_millis;
+    let (mut call, mut waits, of_c) = slow_at_a(&mut bed, [0, 3, 0], 5);
+    let _ = waits.on(of_c, rows(1), &mut bed.routing, bed.now);
+    // Slow calls spend what there is.
+    let mut slow: Vec<_> = (0..20).map(|_| bed.routing.hedging.begin(bed.now)).collect();
+    let begun = bed.now;
+    bed.now = call.timer_at().unwrap();
+    for attempt in &mut slow {
+        let _ = bed.routing.hedging.on(attempt, Event::Timer, bed.now);
+    }
+    let (a, first) = (bed.node("a"), CopyId(0));
+    let stands_at = begun + ms(10 + 40);
+    while bed.now < stands_at {
+        call.on_timer(&mut bed.routing, bed.now);
+        assert_eq!(sends(&bed, &mut call), [], "after {:?}", bed.now - begun);
+        let event = call.without_keys(first, a, &bed.routing, bed.now);
+        assert_eq!(event, Event::Later(Some(stands_at)));
+        bed.now = call.timer_at().unwrap();
+    }
+    // It is due when the node is taken to stand still, and not some time after that.
+    assert_eq!(bed.now, stands_at);
+    call.on_timer(&mut bed.routing, bed.now);
+    assert_eq!(sends(&bed, &mut call)[0].1, "c");
+}
+
 #[test]
 fn no_call_mixes_versions() {
     let mut bed = bed();
