@@ -2,6 +2,7 @@
 
 use crate::rig::{NodeA, map};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 const FRESH: &str = r#"{"table": "films", "node": "b", "map": 2}"#;
 
@@ -11,7 +12,9 @@ fn a_node_gives_no_rows_by_a_map_as_long_as_upserts_by_one_before_wait_for_its_l
     let node = NodeA::start("moved", Arc::clone(&first), None);
     let key = (1..).find(|key| first.bucket(*key) == 0).unwrap();
     let log = node.hold_the_log();
-    let time = 1_u64 << 40;
+    // An older copy would be refused for its age.
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let time = u64::try_from(now.as_millis()).unwrap() << 16;
     let copy = format!(
         r#"{{"table": "films", "keys": [{key}], "values": [7], "copy": {{"map": 1, "time": {time}, "origin": 5}}}}"#
     );
