@@ -1,6 +1,6 @@
 //! A server whose clock is ahead of the other nodes' clocks: what they refuse is not acknowledged, though it has taken it itself.
 
-use crate::rig::{NodeA, map};
+use crate::rig::{NodeA, map, map_of};
 use millpond_calls::{NodeAnswer, NodeCall, NodeError, Service as _};
 use millpond_wire_payload::{Encoding, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, features_upsert as schema};
@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 const UPSERT: &str = r#"{"table": "films", "keys": [1, 2], "values": [7, 8]}"#;
 
-/// Answers what the node sends to node "b" until its caller has an answer; which that is.
+/// Answers what the node sends to others until its caller has an answer; which that is.
 fn answered_by(
     node: &NodeA,
     answer: &Receiver<String>,
@@ -20,9 +20,9 @@ fn answered_by(
     loop {
         let now = Instant::now();
         while let Some(call) = outbound.take() {
-            assert_eq!((&*call.node.name, call.method), ("b", "features.upsert"));
+            assert_eq!(call.method, "features.upsert");
             if let Some(other) = end(call) {
-                let why = NodeError::unavailable("b", "is gone");
+                let why = NodeError::unavailable(&other.node.name, "is gone");
                 other.sink.ended(outbound, now, Err(why));
             }
         }
@@ -50,6 +50,39 @@ fn refusal(node: &NodeA, payload: &[u8]) -> Status {
     Status::new(Code::NodeUnavailable, said)
 }
 
+/// Has a copy to another node refused by that one because of its clock.
+fn refuse(node: &NodeA, other: &NodeA, call: NodeCall) {
+    let outbound = node.service.outbound().unwrap();
+    let status = refusal(other, &call.payload);
+    let error = NodeError {
+        status,
+        is_answer: true,
+    };
+    call.sink.ended(outbound, Instant::now(), Err(error));
+}
+
+#[test]
+fn a_node_that_is_gone_is_noted_to_miss_what_another_one_refuses_because_of_a_clock() {
+    let three = map_of(1, &[("a", "0-1"), ("b", "0-1"), ("c", "0-1")]);
+    let [node, other] = ["noting", "refusing"].map(|name| NodeA::start(name, three.clone(), Some(1)));
+    let answer = node.call("features.upsert", UPSERT);
+    let answer = answered_by(&node, &answer, |call| match &*call.node.name {
+        "b" => {
+            refuse(&node, &other, call);
+            None
+        }
+        _ => Some(call),
+    });
+    assert!(answer.contains("ahead of the clock of node"), "{answer}");
+    let missed = |name| {
+        let now = Instant::now();
+        let missed = node.nodes.fresh.ask(name, [].into_iter(), (Duration::ZERO, now));
+        missed.len()
+    };
+    // It has the row by then and "c" would answer an older one; "b" would not take it.
+    assert_eq!((missed("c"), missed("b")), (1, 0));
+}
+
 #[test]
 fn what_a_node_refuses_because_of_a_clock_is_not_acknowledged() {
     let first = map(1, ["0-1", "0-1"]);
@@ -57,16 +90,7 @@ fn what_a_node_refuses_because_of_a_clock_is_not_acknowledged() {
     let [node, other] = ["ahead", "behind"].map(|name| NodeA::start(name, first.clone(), Some(1)));
     let answer = node.call("features.upsert", UPSERT);
     let answer = answered_by(&node, &answer, |call| {
-        let outbound = node.service.outbound().unwrap();
-        let status = refusal(&other, &call.payload);
-        call.sink.ended(
-            outbound,
-            Instant::now(),
-            Err(NodeError {
-                status,
-                is_answer: true,
-            }),
-        );
+        refuse(&node, &other, call);
         None
     });
     for words in [

@@ -54,7 +54,7 @@ impl Later for Taker {
     }
 }
 
-/// Node "a" of two.
+/// Node "a" of a map.
 pub struct NodeA {
     catalog: Handle,
     pub service: MethodService<Engines>,
@@ -64,9 +64,15 @@ pub struct NodeA {
 
 /// A map of two buckets: which of them each node has.
 pub fn map(version: u64, [a, b]: [&str; 2]) -> Arc<BucketMap> {
-    let node =
-        |name, buckets| format!("{{ name = {name:?}, addresses = [\"{name}:1\"], buckets = {buckets:?} }}");
-    let nodes = [node("a", a), node("b", b)].join(", ");
+    map_of(version, &[("a", a), ("b", b)])
+}
+
+/// The same of other nodes.
+pub fn map_of(version: u64, nodes: &[(&str, &str)]) -> Arc<BucketMap> {
+    let node = |(name, buckets): &(&str, &str)| {
+        format!("{{ name = {name:?}, addresses = [\"{name}:1\"], buckets = {buckets:?} }}")
+    };
+    let nodes = nodes.iter().map(node).collect::<Vec<_>>().join(", ");
     let text = format!("version = {version}\nbuckets = 2\nnodes = [{nodes}]");
     Arc::new(BucketMap::from_toml(&text).unwrap())
 }

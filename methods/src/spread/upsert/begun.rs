@@ -3,7 +3,6 @@
 
 use super::content::Content;
 use super::shares::{Copied, Share, replicas, short};
-use crate::features_upsert::says_ahead;
 use crate::spread::beside::Beside;
 use crate::spread::route::Route;
 use millpond_calls::Nodes;
@@ -69,19 +68,14 @@ impl Begun {
     /// The error where a node refused it because of a clock: it would not take it when it catches up, so that lookups there would
     /// not see what was acknowledged.
     pub(super) fn ahead(&self) -> Option<Status> {
-        self.shares.iter().find_map(|share| match &share.copied {
-            Copied::Failed {
-                status,
-                is_answer: true,
-            } if says_ahead(status) => Some(Status::new(
-                Code::NodeUnavailable,
-                format!(
-                    "table {:?}: {}; some replicas may have the upsert, so repeat it",
-                    self.content.table,
-                    self.said(self.route.name(share.node), &status.ex)
-                ),
-            )),
-            _ => None,
+        self.shares.iter().find_map(|share| {
+            let status = share.refused_for_a_clock()?;
+            let said = self.said(self.route.name(share.node), &status.ex);
+            let ex = format!(
+                "table {:?}: {said}; some replicas may have the upsert, so repeat it",
+                self.content.table
+            );
+            Some(Status::new(Code::NodeUnavailable, ex))
         })
     }
 

@@ -308,12 +308,10 @@ impl Sending {
         if self.pause(shared, outbound, now) {
             return;
         }
-        // Nobody is told of it: who refused it will not take it.
-        if let Some(status) = self.begun.ahead() {
-            return self.fail(&status, outbound);
-        }
         self.note_all(shared, outbound, now);
-        if let Some(status) = self.begun.callers_fault().or_else(|| self.begun.shortage()) {
+        let begun = &self.begun;
+        let failed = begun.ahead().or_else(|| begun.callers_fault());
+        if let Some(status) = failed.or_else(|| begun.shortage()) {
             return self.fail(&status, outbound);
         }
         if self.notes == 0 {
@@ -321,7 +319,8 @@ impl Sending {
         }
     }
 
-    /// Tells nodes that have it of those that have not, where both hold a key of it.
+    /// Tells nodes that have it of those that have not, where both hold a key of it. Of one that refused it because of a clock nobody is
+    /// told: it will not take it.
     fn note_all(&mut self, shared: &Shared, outbound: &Outbound, now: Instant) {
         for at in 0..self.begun.shares.len() {
             let shares = &self.begun.shares;
@@ -330,7 +329,7 @@ impl Sending {
                 continue;
             };
             let is_new = |other: &&Share| {
-                other.has_failed() && !share.told.contains(&other.node) && share.shares_with(other)
+                other.may_take_it_later() && !share.told.contains(&other.node) && share.shares_with(other)
             };
             let new: Vec<NodeIndex> = shares.iter().filter(is_new).map(|other| other.node).collect();
             if !new.is_empty() {

@@ -2,6 +2,7 @@
 //! It sends nothing. Its invariant: positions of a share ascend.
 
 use super::content::Content;
+use crate::features_upsert::says_ahead;
 use crate::spread::route::Route;
 use millpond_engines_features::Durability;
 use millpond_nodes::NodeIndex;
@@ -59,8 +60,20 @@ impl Share {
         matches!(self.copied, Copied::Taken { .. })
     }
 
-    pub(super) fn has_failed(&self) -> bool {
-        matches!(self.copied, Copied::Failed { .. })
+    /// Whether its node does not have it, and would take it when it catches up.
+    pub(super) fn may_take_it_later(&self) -> bool {
+        matches!(self.copied, Copied::Failed { .. }) && self.refused_for_a_clock().is_none()
+    }
+
+    /// What its node said, where it refused it because of a clock.
+    pub(super) fn refused_for_a_clock(&self) -> Option<&Status> {
+        match &self.copied {
+            Copied::Failed {
+                status,
+                is_answer: true,
+            } if says_ahead(status) => Some(status),
+            _ => None,
+        }
     }
 
     /// Whether both hold a key of the upsert.
