@@ -63,6 +63,8 @@ pub struct Freshness {
     rows: AtomicU64,
     ahead: AtomicU64,
     alone: AtomicU64,
+    /// Decisions under way to answer lookups without another replica's rows.
+    about: AtomicU64,
     upserts_without: AtomicU64,
     upserts_split_anew: AtomicU64,
 }
@@ -102,6 +104,7 @@ impl Freshness {
             rows: AtomicU64::new(0),
             ahead: AtomicU64::new(0),
             alone: AtomicU64::new(0),
+            about: AtomicU64::new(0),
             upserts_without: AtomicU64::new(0),
             upserts_split_anew: AtomicU64::new(0),
         }
@@ -153,6 +156,21 @@ impl Freshness {
     /// Whether what it has was all there since it was started, by some map.
     pub fn has_begun(&self) -> bool {
         self.map.load(Ordering::Acquire) > 0
+    }
+
+    /// It decides now whether to answer lookups without another replica's rows, or has decided, which is said once for each time that
+    /// it begins.
+    pub fn is_about_to_answer(&self, is_about: bool) {
+        match is_about {
+            true => self.about.fetch_add(1, Ordering::SeqCst),
+            false => self.about.fetch_sub(1, Ordering::SeqCst),
+        };
+    }
+
+    /// Whether another replica may answer lookups that this one does not: it does not answer them, and is not about to.
+    pub fn leaves_lookups(&self, now: Instant) -> bool {
+        // In this order: it answers before it is about to no longer.
+        self.about.load(Ordering::SeqCst) == 0 && !self.holds(0, now)
     }
 
     /// It has all that another node has.
@@ -320,6 +338,7 @@ mod tests {
         assert!(!fresh.holds(0, now) && fresh.read(true, now).catching_up);
         fresh.extend(now + LEASE);
         assert!(fresh.holds(0, now) && !fresh.holds(1, now) && !fresh.read(true, now).catching_up);
+        assert!(!fresh.leaves_lookups(now));
         assert!(!fresh.has_begun());
         fresh.has_map(2);
         assert!(fresh.has_begun());

@@ -45,7 +45,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         let answer = schema::Answer {
             run: fresh.run(),
             missed: missed.collect(),
-            catching_up: !fresh.holds(0, now),
+            catching_up: fresh.leaves_lookups(now),
         };
         Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))
     })

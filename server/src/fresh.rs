@@ -93,6 +93,7 @@ impl CatchingUp {
         let following = Arc::new(Following {
             shared: Arc::clone(shared),
             nodes: Arc::clone(&spread.nodes),
+            standings: Mutex::new(Standings::new(&name, times, Instant::now())),
             name,
             tables,
             limits: Limits {
@@ -101,7 +102,6 @@ impl CatchingUp {
             roads: spread.roads(),
             token: section.token.shown().map(str::to_owned),
             lease,
-            standings: Mutex::new(Standings::new(times, Instant::now())),
             stopped: Mutex::new(false),
             stop: Condvar::new(),
         });

@@ -6,7 +6,7 @@ use super::upserts::{firsts, limit, upsert, upsert_call};
 use crate::harness::{Http, Millpond};
 use serde_json::{Value, json};
 use std::io::Write as _;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// One replica is enough, and what a node missed is waited for.
 const LENIENT: &str = "upsert_acks = 1\ncatch_up_ms_max = 120000\n";
@@ -14,6 +14,37 @@ const LENIENT: &str = "upsert_acks = 1\ncatch_up_ms_max = 120000\n";
 /// Keys of the tests; the last of them is removed.
 fn keys() -> Vec<u64> {
     (0..30).collect()
+}
+
+/// Two nodes.
+const NAMES: [&str; 2] = ["a", "b"];
+
+/// Configures two nodes whose overlays have memory for a hundred rows, and whose leases no busy machine ends.
+fn configure_full(cluster: &Cluster, catch_up_ms_max: u64) {
+    for name in NAMES {
+        let more =
+            format!("upsert_acks = 1\nanswer_timeout_ms = 4000\ncatch_up_ms_max = {catch_up_ms_max}\n");
+        cluster.configure_fresh(name, &more);
+        let file = cluster.path(name).join("millpond.toml");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let overlay = "[features.films.overlay]\n";
+        let text = text.replace(overlay, &format!("{overlay}bytes_max = 10000\n"));
+        std::fs::write(&file, text).unwrap();
+    }
+}
+
+/// A metric of that name and its labels.
+fn metric(server: &Millpond, name: &str) -> u64 {
+    let (_, metrics) = server.admin_get("/metrics");
+    let mut lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
+    lines
+        .find_map(|value| value.trim().parse().ok())
+        .unwrap_or_default()
+}
+
+/// How often another node asked it whether it missed anything.
+fn questions(server: &Millpond) -> u64 {
+    metric(server, "millpond_calls_total{method=\"features.missed\"}")
 }
 
 /// Writes that number to all of them but the last, which is removed.
@@ -169,46 +200,69 @@ fn without_the_others_a_node_answers_after_a_while() {
         .contains("lookups are answered without it")
     {
         assert!(Instant::now() < until);
-        std::thread::sleep(std::time::Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 
-/// Two replicas are full of rows that the other one misses: stale rows are better than none.
+/// Two replicas are full of rows that the other one misses: stale rows are better than none, and the same ones are better than
+/// either's in turn.
 #[test]
 fn of_two_full_replicas_that_miss_each_others_rows_one_answers() {
-    let mut cluster = Cluster::start_fresh(&["a", "b"], 2, "");
+    let mut cluster = Cluster::start_fresh(&NAMES, 2, "");
     let sets: [Vec<u64>; 2] = [(0..100).collect(), (100..200).collect()];
-    for name in ["a", "b"] {
+    for name in NAMES {
         cluster.node(name).signal("KILL");
     }
-    let configure = |cluster: &Cluster, catch_up_ms_max: u64| {
-        for name in ["a", "b"] {
-            let more = format!("upsert_acks = 1\ncatch_up_ms_max = {catch_up_ms_max}\n");
-            cluster.configure_fresh(name, &more);
-            let file = cluster.path(name).join("millpond.toml");
-            let text = std::fs::read_to_string(&file).unwrap();
-            // For one of the sets.
-            let overlay = "[features.films.overlay]\n";
-            let text = text.replace(overlay, &format!("{overlay}bytes_max = 10000\n"));
-            std::fs::write(&file, text).unwrap();
-        }
-    };
-    configure(&cluster, 100);
-    for (name, keys) in ["a", "b"].iter().zip(&sets) {
+    configure_full(&cluster, 100);
+    for (name, keys) in NAMES.iter().zip(&sets) {
         cluster.restart(name);
         upsert(cluster.node(name), &upsert_call(keys, 7.0));
         cluster.node(name).signal("KILL");
     }
     // Long enough that each hears of the other one before it goes on without it.
-    configure(&cluster, 5000);
+    configure_full(&cluster, 3000);
     cluster.nodes = std::thread::scope(|scope| {
-        let starts = ["a", "b"].map(|name| {
+        let starts = NAMES.map(|name| {
             let cluster = &cluster;
             scope.spawn(move || cluster.run(name))
         });
         starts.into_iter().map(|start| start.join().unwrap()).collect()
     });
-    let proxy = cluster.proxy();
-    let has = |keys: &Vec<u64>| firsts(&proxy, keys, None).iter().all(|first| *first == Some(7.0));
-    assert!(sets.iter().any(has));
+    let until = limit();
+    let answers = |at: usize| {
+        let call = json!({"table": "films", "keys": sets[at], "map": 1});
+        let (status, answer) = cluster.node(NAMES[at]).call("features.lookup", &call);
+        assert!(status == 200 || status == 503, "{status} {answer}");
+        let is_own = |value: &Value| value.as_f64() == Some(7.0);
+        assert!(status == 503 || answer["values"].as_array().unwrap().iter().all(is_own));
+        status == 200
+    };
+    let first = loop {
+        match [answers(0), answers(1)] {
+            [false, false] => {
+                assert!(Instant::now() < until, "none answers");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            [one, other] => {
+                assert!(one != other, "both answer");
+                break usize::from(other);
+            }
+        }
+    };
+    let other = 1 - first;
+    let node = cluster.node(NAMES[first]);
+    // For several of the questions that each asks the other one.
+    let (began, until) = ([questions(node), questions(cluster.node(NAMES[other]))], limit());
+    let mut looks = 0;
+    loop {
+        assert!(answers(first) && !answers(other), "look {looks}");
+        assert_eq!(metric(node, "millpond_nodes_unheard"), 1, "look {looks}");
+        looks += 1;
+        let now = [questions(node), questions(cluster.node(NAMES[other]))];
+        if looks >= 50 && now.iter().zip(began).all(|(now, began)| *now >= began + 8) {
+            break;
+        }
+        assert!(Instant::now() < until, "{began:?} {now:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
 }

@@ -6,6 +6,7 @@
 use super::complaint::Complaint;
 use super::link::{Link, LinkError};
 use super::settling::unix_ms;
+use super::standing::{Failure, Holder};
 use super::written::write;
 use super::{Following, PAGE_MAX, QUESTIONS};
 use millpond_nodes::Node;
@@ -83,11 +84,9 @@ impl Peer {
         }
     }
 
-    /// Asks once, and takes what there is: whether to ask again at once.
-    fn ask(&mut self, most: Duration) -> bool {
-        let asked = Instant::now();
+    /// Whether this node missed anything.
+    fn question(&mut self, most: Duration) -> Result<missed::Answer<'static>, LinkError> {
         let following = Arc::clone(&self.following);
-        let asked_ms = unix_ms();
         let seen = self.seen.iter().map(|(table, sequence)| {
             let has = following.in_log(table);
             missed::Seen {
@@ -104,16 +103,21 @@ impl Peer {
             seen: seen.collect(),
         };
         let method = (FeaturesMissed::NAME, following.token.as_deref());
-        let answer = self
-            .link
-            .call::<missed::Call<'static>, missed::Answer<'static>>(&self.node, method, &call, most);
-        let answer = match answer {
+        self.link
+            .call::<missed::Call<'static>, missed::Answer<'static>>(&self.node, method, &call, most)
+    }
+
+    /// Asks once, and takes what there is: whether to ask again at once.
+    fn ask(&mut self, most: Duration) -> bool {
+        let (asked, asked_ms) = (Instant::now(), unix_ms());
+        let answer = match self.question(most) {
             Ok(answer) => answer,
             Err(error) => {
                 self.failed(asked, &error);
                 return false;
             }
         };
+        let following = Arc::clone(&self.following);
         let name = self.node.name.as_str();
         if self.run != Some(answer.run) {
             // It has no note any more of what it saw this node miss.
@@ -155,9 +159,10 @@ impl Peer {
             }
             Err(error) => {
                 self.complain(&error.to_string());
+                let name = self.node.name.as_str();
                 let is_over = self
                     .following
-                    .change(|standings| standings.failed(&self.node.name, asked, false, Instant::now()));
+                    .change(|standings| standings.failed(name, asked, Failure::GivesNothing, Instant::now()));
                 if is_over {
                     self.goes_on_without("does not give what this node may have missed");
                 }
@@ -171,21 +176,49 @@ impl Peer {
         self.complain(&format!(
             "{error}; lookups are left to that node until this one has its rows"
         ));
-        let name = self.node.name.as_str();
-        let is_over = self
-            .following
-            .change(|standings| standings.stuck(name, leaves_them_too, Instant::now()));
-        if is_over {
-            self.goes_on_without("it has rows that this node cannot write, and answers no lookups itself");
+        if self.is_stuck(leaves_them_too) {
+            self.goes_first();
         }
+    }
+
+    /// Whether the node is to be given up, as neither answers lookups.
+    fn is_stuck(&self, leaves_lookups: bool) -> bool {
+        let (following, name) = (&self.following, self.node.name.as_str());
+        let fresh = &following.nodes.fresh;
+        let mut tables = following.tables.iter();
+        let holder = Holder {
+            leaves_lookups,
+            has_ours: tables.all(|table| fresh.heard_of(table, [name].into_iter()).is_some()),
+        };
+        following.change(|standings| standings.stuck(name, holder, Instant::now()))
+    }
+
+    /// Answers lookups without what the node has, unless it answers them by now: to fail to take its rows may have taken long. Each of
+    /// two nodes says so before it asks the other one, so that they do not give each other up.
+    fn goes_first(&mut self) {
+        let following = Arc::clone(&self.following);
+        let fresh = &following.nodes.fresh;
+        fresh.is_about_to_answer(true);
+        let answer = self.question(following.lease / QUESTIONS);
+        let leaves_lookups = answer.is_ok_and(|answer| answer.catching_up);
+        if leaves_lookups {
+            following.change(|standings| standings.give_up(&self.node.name));
+            self.goes_on_without("it has rows that this node cannot write, and answers no lookups itself");
+        } else {
+            self.is_stuck(false);
+        }
+        fresh.is_about_to_answer(false);
     }
 
     /// The node did not answer.
     fn failed(&mut self, asked: Instant, error: &LinkError) {
-        let is_gone = matches!(error, LinkError::Gone(_));
+        let failure = match error {
+            LinkError::Gone(_) => Failure::Gone,
+            LinkError::Lost(_) | LinkError::Refused(_) => Failure::Silent,
+        };
         let name = self.node.name.as_str();
         let (is_over, is_awaited) = self.following.change(|standings| {
-            let is_over = standings.failed(name, asked, is_gone, Instant::now());
+            let is_over = standings.failed(name, asked, failure, Instant::now());
             (is_over, standings.awaits(name))
         });
         if is_over {

@@ -7,6 +7,9 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
+/// How many leases longer a node waits for a replica that leaves lookups to it, where that one's name comes first.
+const TURN_LEASES: u32 = 4;
+
 /// How far it is with a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
@@ -14,8 +17,28 @@ enum Standing {
     Unknown { since: Instant },
     /// It said that this node missed nothing.
     Heard { until: Instant },
-    /// It is gone, or does not answer.
+    /// It is gone, does not answer, or leaves lookups to this node as this one does to it.
     Away,
+}
+
+/// What came of a question.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Failure {
+    /// Nobody listens there.
+    Gone,
+    /// No answer.
+    Silent,
+    /// It answers, and does not give what it has.
+    GivesNothing,
+}
+
+/// What a replica says whose rows this node cannot write.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Holder {
+    /// It answers no lookups itself.
+    pub(super) leaves_lookups: bool,
+    /// It has seen all rows of this node.
+    pub(super) has_ours: bool,
 }
 
 #[derive(Debug)]
@@ -45,6 +68,8 @@ pub(super) struct Times {
 /// See this module.
 #[derive(Debug)]
 pub(super) struct Standings {
+    /// This node's name.
+    name: String,
     times: Times,
     replicas: BTreeMap<String, Replica>,
     /// When it was judged last: long ago where this process stood still.
@@ -66,8 +91,9 @@ pub(super) struct Verdict {
 
 impl Standings {
     /// Nobody has been asked yet.
-    pub(super) fn new(times: Times, now: Instant) -> Standings {
+    pub(super) fn new(name: &str, times: Times, now: Instant) -> Standings {
         Standings {
+            name: name.to_owned(),
             times,
             replicas: BTreeMap::new(),
             judged: now,
@@ -144,9 +170,9 @@ impl Standings {
         let until = asked + self.times.lease;
         if let Some(replica) = self.replicas.get_mut(name) {
             replica.failing_since = None;
-            // What is to be looked through first may be what it missed before the replica was started, which has no note of it.
-            let is_unknown = matches!(replica.standing, Standing::Unknown { .. });
-            if !(is_unknown && replica.wants_all) {
+            // What is to be looked through first may be what it missed before the replica was started, which has no note of it. One that
+            // was given up is not back before: what it has and this node cannot write is missing here still.
+            if !replica.wants_all || matches!(replica.standing, Standing::Heard { .. }) {
                 replica.standing = Standing::Heard { until };
                 replica.stuck_since = None;
             }
@@ -180,16 +206,22 @@ impl Standings {
         }
     }
 
-    /// A replica that was asked at `asked` did not answer. Where nobody listens there, it can let nothing pass any more.
-    pub(super) fn failed(&mut self, name: &str, asked: Instant, is_gone: bool, now: Instant) -> bool {
+    /// A replica that was asked at `asked` did not answer, or gives nothing. Where nobody listens there, it can let nothing pass any
+    /// more.
+    pub(super) fn failed(&mut self, name: &str, asked: Instant, failure: Failure, now: Instant) -> bool {
         let times = self.times;
         let Some(replica) = self.replicas.get_mut(name) else {
             return false;
         };
-        let since = *replica.failing_since.get_or_insert(asked);
+        let failing_since = *replica.failing_since.get_or_insert(asked);
+        let fails_for_long = now.saturating_duration_since(failing_since) >= times.lease / 2;
         let is_over = match replica.standing {
-            Standing::Heard { .. } => is_gone || now.saturating_duration_since(since) >= times.lease / 2,
-            Standing::Unknown { since } => now.saturating_duration_since(since) >= times.wait_max,
+            Standing::Heard { .. } => failure == Failure::Gone || fails_for_long,
+            // One late answer is no reason: lookups may have been left to it for hours.
+            Standing::Unknown { since } => {
+                let is_waited_for = now.saturating_duration_since(since) < times.wait_max;
+                !is_waited_for && (failure != Failure::Silent || fails_for_long)
+            }
             Standing::Away => false,
         };
         if is_over {
@@ -199,22 +231,34 @@ impl Standings {
     }
 
     /// This node cannot write what a replica has. Where the replica leaves lookups to others too, for as long as a replica is waited
-    /// for, nobody may answer them otherwise: then it counts as one that does not answer.
-    pub(super) fn stuck(&mut self, name: &str, leaves_lookups: bool, now: Instant) -> bool {
+    /// for, nobody may answer them otherwise: whether it is to be asked once more, and [given up](Standings::give_up) if it still does.
+    /// Of two that leave them to each other the one whose name comes first is the first to do so.
+    ///
+    /// Where the replica answers lookups, they are left to it, though it was given up: not by both of two that answer and miss each
+    /// other's rows.
+    pub(super) fn stuck(&mut self, name: &str, holder: Holder, now: Instant) -> bool {
+        let (times, comes_first) = (self.times, name < self.name.as_str());
         let Some(replica) = self.replicas.get_mut(name) else {
             return false;
         };
-        if !leaves_lookups {
+        if !holder.leaves_lookups {
             replica.stuck_since = None;
+            if replica.standing == Standing::Away && (comes_first || holder.has_ours) {
+                replica.standing = Standing::Unknown { since: now };
+            }
             return false;
         }
         let since = *replica.stuck_since.get_or_insert(now);
-        let is_over = matches!(replica.standing, Standing::Unknown { .. })
-            && now.saturating_duration_since(since) >= self.times.wait_max;
-        if is_over {
+        let turn = if comes_first { TURN_LEASES } else { 0 };
+        matches!(replica.standing, Standing::Unknown { .. })
+            && now.saturating_duration_since(since) >= times.wait_max + times.lease * turn
+    }
+
+    /// It counts as one that does not answer.
+    pub(super) fn give_up(&mut self, name: &str) {
+        if let Some(replica) = self.replicas.get_mut(name) {
             replica.standing = Standing::Away;
         }
-        is_over
     }
 
     /// Whether lookups wait for it, as it may have what this node missed.
@@ -255,174 +299,4 @@ impl Standings {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TIMES: Times = Times {
-        lease: Duration::from_millis(1000),
-        wait_max: Duration::from_millis(9000),
-    };
-
-    fn ms(ms: u64) -> Duration {
-        Duration::from_millis(ms)
-    }
-
-    fn of(names: &[&str], now: Instant) -> Standings {
-        let mut standings = Standings::new(TIMES, now);
-        let names: Vec<String> = names.iter().map(ToString::to_string).collect();
-        standings.set(&names, true, now);
-        standings
-    }
-
-    #[test]
-    fn a_node_that_starts_asks_all_of_them() {
-        let now = Instant::now();
-        let mut standings = of(&["b", "c"], now);
-        assert_eq!(standings.judge(now).until, None);
-        standings.has_all("b");
-        standings.heard("b", now);
-        standings.heard("c", now);
-        assert_eq!(standings.judge(now).until, None, "it has not looked through c");
-        assert!(!standings.judge(now).is_whole && standings.wants_all("c"));
-        // It is waited for, gone or not: it may have taken something before it went.
-        assert!(!standings.failed("c", now, true, now + ms(500)));
-        assert!(standings.awaits("c") && !standings.awaits("b"));
-        assert_eq!(standings.judge(now + ms(500)).until, None);
-        standings.has_all("c");
-        standings.heard("c", now + ms(100));
-        let verdict = standings.judge(now + ms(600));
-        assert_eq!((verdict.until, verdict.is_whole), (Some(now + ms(1000)), true));
-    }
-
-    #[test]
-    fn a_replica_that_is_gone_ends_no_lease_and_one_that_is_not_heard_is_given_up_before() {
-        let now = Instant::now();
-        let mut standings = of(&["b", "c"], now);
-        for name in ["b", "c"] {
-            standings.has_all(name);
-            standings.heard(name, now);
-        }
-        assert!(standings.failed("b", now + ms(250), true, now + ms(250)));
-        assert!(!standings.failed("c", now + ms(250), false, now + ms(500)));
-        assert_eq!(standings.judge(now + ms(500)).until, Some(now + ms(1000)));
-        assert!(standings.failed("c", now + ms(500), false, now + ms(750)));
-        let verdict = standings.judge(now + ms(750));
-        assert_eq!((verdict.until, verdict.away), (Some(now + ms(1750)), 2));
-        // It is back, and a little later has what this node missed.
-        standings.heard("c", now + ms(800));
-        standings.missed("c", now + ms(800));
-        assert_eq!(standings.judge(now + ms(800)).until, None);
-        assert!(!standings.failed("c", now + ms(900), false, now + ms(5000)));
-        for at in (1000..=9000).step_by(500) {
-            standings.judge(now + ms(at));
-        }
-        assert!(standings.failed("c", now + ms(900), false, now + ms(9800)));
-        assert!(standings.judge(now + ms(9800)).until.is_some());
-    }
-
-    #[test]
-    fn a_node_that_stood_still_asks_again() {
-        let now = Instant::now();
-        let mut standings = of(&["b", "c"], now);
-        standings.has_all("b");
-        standings.has_all("c");
-        standings.heard("b", now);
-        assert!(standings.failed("c", now, false, now + ms(9000)));
-        let verdict = standings.judge(now + ms(9001));
-        assert_eq!(
-            (verdict.until, verdict.stood_still, verdict.away),
-            (None, true, 0)
-        );
-        // What was asked before is too old.
-        standings.heard("b", now + ms(8000));
-        standings.heard("c", now + ms(9100));
-        let until = standings.judge(now + ms(9200)).until;
-        assert_eq!(until, Some(now + ms(9000)));
-        standings.heard("b", now + ms(9200));
-        assert_eq!(standings.judge(now + ms(9200)).until, Some(now + ms(10_100)));
-    }
-
-    #[test]
-    fn of_replicas_that_cannot_write_each_others_rows_one_is_not_waited_for() {
-        let now = Instant::now();
-        let mut standings = of(&["b"], now);
-        // One that answers lookups has them left to it for good.
-        for s in [0, 8, 16] {
-            standings.heard("b", now + ms(s * 1000));
-            assert!(!standings.stuck("b", false, now + ms(s * 1000)));
-        }
-        assert!(!standings.stuck("b", true, now + ms(20_000)));
-        assert!(!standings.stuck("b", false, now + ms(28_000)));
-        assert!(!standings.stuck("b", true, now + ms(29_000)));
-        for s in 0..=38 {
-            assert_eq!(standings.judge(now + ms(s * 999)).until, None);
-        }
-        assert!(!standings.stuck("b", true, now + ms(37_999)));
-        assert!(standings.stuck("b", true, now + ms(38_000)));
-        let verdict = standings.judge(now + ms(38_000));
-        assert_eq!((verdict.until.is_some(), verdict.away), (true, 1));
-        // It stays so while there is no room, and is over once its rows are here.
-        standings.missed("b", now + ms(38_200));
-        assert!(!standings.stuck("b", true, now + ms(38_200)));
-        assert!(standings.judge(now + ms(38_300)).until.is_some());
-        standings.has_all("b");
-        standings.heard("b", now + ms(38_400));
-        assert_eq!(standings.judge(now + ms(38_400)).away, 0);
-    }
-
-    #[test]
-    fn a_node_that_lacks_rows_for_good_answers_nothing_until_it_has_them() {
-        let now = Instant::now();
-        let mut standings = of(&["b"], now);
-        standings.lacks("b");
-        assert!(standings.failed("b", now, false, now + ms(9000)));
-        let verdict = standings.judge(now + ms(9000));
-        assert_eq!((verdict.until, verdict.is_whole), (None, false));
-        standings.heard("b", now + ms(9000));
-        assert_eq!(standings.judge(now + ms(9500)).until, None);
-        standings.lacks_nothing("b");
-        standings.has_all("b");
-        standings.heard("b", now + ms(9500));
-        let verdict = standings.judge(now + ms(9900));
-        assert!(verdict.until.is_some() && verdict.is_whole);
-    }
-
-    #[test]
-    fn what_was_said_at_a_time_is_said_by_all_of_them() {
-        let now = Instant::now();
-        let mut standings = of(&["b", "c"], now);
-        assert_eq!(standings.clean_since_ms(), None);
-        standings.clean("b", 7);
-        standings.has_all("b");
-        standings.clean("b", 8);
-        assert_eq!(standings.clean_since_ms(), None);
-        standings.has_all("c");
-        standings.clean("c", 5);
-        assert_eq!(
-            standings.clean_since_ms(),
-            Some(5),
-            "b has not counted before it was looked through"
-        );
-        standings.clean("c", 9);
-        assert_eq!(standings.clean_since_ms(), Some(8));
-        standings.set(&["b".to_owned(), "d".to_owned()], false, now);
-        assert_eq!(standings.clean_since_ms(), None);
-        standings.set(&[], false, now);
-        assert_eq!(standings.clean_since_ms(), Some(u64::MAX));
-    }
-
-    #[test]
-    fn a_map_with_more_of_it_has_all_of_them_looked_through() {
-        let now = Instant::now();
-        let mut standings = of(&["b"], now);
-        standings.has_all("b");
-        standings.heard("b", now);
-        standings.set(&["b".to_owned(), "d".to_owned()], false, now);
-        standings.want_all();
-        assert!(standings.judge(now).until.is_some() && !standings.judge(now).is_whole);
-        standings.has_all("b");
-        // One that does not answer is not waited for.
-        assert!(standings.failed("d", now, true, now));
-        assert!(standings.judge(now).is_whole);
-    }
-}
+mod tests;
