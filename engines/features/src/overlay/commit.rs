@@ -393,6 +393,8 @@ impl Committer {
             return;
         }
         let has = |entry: &Entry<()>| folded.has(entry.sequence, entry.stamp);
+        // First: another node that reads pages meanwhile is to know that rows may be in a version alone.
+        self.state.show_folded(folded);
         self.writer.take_away(0, usize::MAX, has);
         self.give_back_folded(folded);
     }
@@ -404,7 +406,6 @@ impl Committer {
         if let Err(error) = self.drop_folded(folded, sequence) {
             tracing::warn!(%error, "the log of an overlay keeps segments that were folded");
         }
-        self.state.show_folded(folded);
     }
 
     /// Has the log say what the other replicas have: a fold and a start read it there.

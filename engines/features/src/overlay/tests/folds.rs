@@ -175,6 +175,41 @@ fn what_the_replicas_said_outlives_restarts_and_segments() {
 }
 
 #[test]
+fn whoever_reads_pages_while_rows_leave_memory_has_them_all_or_knows_that_they_left() {
+    let (base, keys) = (base_ms(), (0..2000).collect::<Vec<u64>>());
+    let mut bed = Bed::new(|_| ());
+    for round in 1..=7 {
+        let (made, before) = (at(base, round * 10), base + round * 10 + 1);
+        upsert(&bed, &keys, Some(round as f32), made);
+        settle(&bed, before);
+        folded(&bed, |_| ()).unwrap().unwrap();
+        serve(&mut bed, None);
+        let overlay = bed.overlay();
+        let read = || {
+            let (mut position, mut count, mut folded_ms) = (Some(0), 0, 0);
+            while let Some(at) = position {
+                let page = overlay.fresh_page(0, at, (keys.len(), usize::MAX), |_| true);
+                folded_ms = overlay.folded_before_ms();
+                (count, position) = (count + page.rows.len(), page.next);
+            }
+            (count, folded_ms)
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                loop {
+                    let (count, folded_ms) = read();
+                    assert!(count == keys.len() || folded_ms == before, "{count} {folded_ms}");
+                    if count == 0 {
+                        break;
+                    }
+                }
+            });
+            forget(&bed);
+        });
+    }
+}
+
+#[test]
 fn a_table_that_was_built_from_others_counts_as_folded() {
     let base = base_ms();
     let mut bed = Bed::new(|_| ());
