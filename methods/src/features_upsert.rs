@@ -17,8 +17,6 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// What a key takes beside its row while it waits for the log.
 const KEY_BYTES: usize = 24;
-/// What a node says that refuses a stamp because of a clock: the server that sent it finds these words.
-const AHEAD: &str = "ahead of the clock of node";
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (mut decoded, reserved) = schema::Call::decode(payload)?;
@@ -163,32 +161,27 @@ fn stamp_of(nodes: &Nodes, copy: &schema::Copy<'_>) -> Result<Stamp, Status> {
     Ok(stamp)
 }
 
-/// Whether a node refused a copy because its stamp is ahead of the node's clock: it takes it at no other time either.
-pub(crate) fn says_ahead(status: &Status) -> bool {
-    status.code == Code::NodeUnavailable && status.ex.contains(AHEAD)
-}
-
 /// Whether an upsert was made about now: one that is ahead would beat all others until then, and all replicas are said to have those that are
 /// older.
 ///
 /// # Errors
-/// [`Code::NodeUnavailable`], with both clocks.
+/// [`Code::ClockAhead`], [`Code::NodeUnavailable`] of an old one, with both clocks.
 fn check_clock(nodes: &Nodes, stamp: Stamp, now: SystemTime) -> Result<(), Status> {
     let age_max = nodes.options.upsert_age_max();
-    let (problem, most) = match (stamp.is_ahead(now), stamp.is_older_than(age_max, now)) {
-        (true, _) => (AHEAD, Stamp::AHEAD_MAX),
-        (_, true) => ("behind the clock of node", age_max),
+    let (code, problem, most) = match (stamp.is_ahead(now), stamp.is_older_than(age_max, now)) {
+        (true, _) => (Code::ClockAhead, "ahead of", Stamp::AHEAD_MAX),
+        (_, true) => (Code::NodeUnavailable, "behind", age_max),
         (false, false) => return Ok(()),
     };
     let name = nodes.options.name.as_deref().unwrap_or("without a name");
     let own = Stamp::ms_max(now).saturating_sub(Stamp::AHEAD_MAX.as_millis() as u64);
     let ex = format!(
-        "the clock of the server that sends the copy ({} ms of Unix time) is more than {} s {problem} {name:?} ({own} ms); \
-         set both",
+        "the clock of the server that sends the copy ({} ms of Unix time) is more than {} s {problem} the clock of node {name:?} \
+         ({own} ms); set both",
         stamp.ms(),
         most.as_secs(),
     );
-    Err(Status::new(Code::NodeUnavailable, ex))
+    Err(Status::new(code, ex))
 }
 
 /// Whether this server goes by that version of the map.

@@ -84,6 +84,8 @@ codes! {
     Full = 30114, 507, false;
     /// A node that holds keys of the call could not be reached, or did not answer in time.
     NodeUnavailable = 30116, 503, true;
+    /// The clock of the server that sends a copy is ahead of the clock of the node that is to take it, which takes it at no time.
+    ClockAhead = 30117, 503, true;
 }
 
 impl Code {

@@ -2,11 +2,10 @@
 //! It sends nothing. Its invariant: positions of a share ascend.
 
 use super::content::Content;
-use crate::features_upsert::says_ahead;
 use crate::spread::route::Route;
 use millpond_engines_features::Durability;
 use millpond_nodes::NodeIndex;
-use millpond_wire_schema::Status;
+use millpond_wire_schema::{Code, Status};
 
 /// What became of a copy.
 #[derive(Debug, Clone)]
@@ -68,10 +67,7 @@ impl Share {
     /// What its node said, where it refused it because of a clock.
     pub(super) fn refused_for_a_clock(&self) -> Option<&Status> {
         match &self.copied {
-            Copied::Failed {
-                status,
-                is_answer: true,
-            } if says_ahead(status) => Some(status),
+            Copied::Failed { status, .. } if status.code == Code::ClockAhead => Some(status),
             _ => None,
         }
     }

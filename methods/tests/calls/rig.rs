@@ -1,58 +1,21 @@
 //! A net thread's view of a server that is node "a", without a socket: what it sends to node "b" lies in its `Outbound`.
 
+use crate::answers::Taker;
 use millpond_calls::access::{Access, Secret};
 use millpond_calls::{
-    Admission, Answer, Call, Caller, Calls, Clock, Later, Meta, MethodService, NoHost, Nodes, NodesOptions,
-    Peer, Reply, Service as _, Sink,
+    Admission, Call, Caller, Calls, Clock, Meta, MethodService, NoHost, Nodes, NodesOptions, Peer, Reply,
+    Service as _,
 };
 use millpond_catalog::{Catalog, Handle, Resources, Sections};
 use millpond_engines_features::{Column, Numbers, Schema, Upsert, write::Writer};
 use millpond_methods::{Engines, table};
 use millpond_nodes::BucketMap;
 use millpond_wire_payload::Encoding;
-use millpond_wire_schema::Status;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
-
-/// Takes one answer.
-struct Taker {
-    bytes: Vec<u8>,
-    to: SyncSender<String>,
-}
-
-impl Answer for Taker {
-    fn begin(&mut self) -> Option<(&mut Vec<u8>, Encoding)> {
-        Some((&mut self.bytes, Encoding::Json))
-    }
-
-    fn finish(&mut self) {
-        let text = String::from_utf8(std::mem::take(&mut self.bytes)).unwrap();
-        self.to.send(text).unwrap();
-    }
-
-    fn error(&mut self, status: &Status) {
-        self.to.send(format!("error: {status}")).unwrap();
-    }
-
-    fn body(&mut self, _: u16, _: &str, _: &[u8]) {}
-}
-
-impl Sink for Taker {
-    fn later(&mut self) -> Box<dyn Later> {
-        let (bytes, to) = (Vec::new(), self.to.clone());
-        Box::new(Taker { bytes, to })
-    }
-}
-
-impl Later for Taker {
-    fn gone(&self) -> Arc<AtomicBool> {
-        Arc::default()
-    }
-}
 
 /// Node "a" of a map.
 pub struct NodeA {
@@ -139,8 +102,7 @@ impl NodeA {
             clock: &self.clock,
         };
         let (to, answer) = sync_channel(1);
-        let bytes = Vec::new();
-        self.service.call(&call, Reply::to(&mut Taker { bytes, to }));
+        self.service.call(&call, Reply::to(&mut Taker::to(to)));
         answer
     }
 

@@ -46,8 +46,8 @@ fn refusal(node: &NodeA, payload: &[u8]) -> Status {
         far << 16
     );
     let said = node.call("features.upsert", &copy).recv().unwrap();
-    assert!(said.contains("30116"), "{said}");
-    Status::new(Code::NodeUnavailable, said)
+    assert!(said.contains("30117"), "{said}");
+    Status::new(Code::ClockAhead, said)
 }
 
 /// Has a copy to another node refused by that one because of its clock.

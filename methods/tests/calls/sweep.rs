@@ -1,60 +1,22 @@
 //! Calls to a model at the end of their turn answer what they do by way of an instance, through the same table.
-#![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use crate::answers::Taker;
 use millpond_calls::access::{Access, Secret};
 use millpond_calls::{
-    Admission, Answer, Call, Caller, Callers, Calls, Clock, Cost, Later, Meta, MethodService, MethodSpec,
-    Methods, NoHost, Peer, Reply, Serve, Service as _, Sink,
+    Admission, Call, Caller, Callers, Calls, Clock, Cost, Meta, MethodService, MethodSpec, Methods, NoHost,
+    Peer, Reply, Serve, Service as _,
 };
 use millpond_catalog::{Catalog, Handle, Resources, Sections};
 use millpond_engines_batcher::Stats;
 use millpond_methods::{Engines, table};
 use millpond_wire_payload::Encoding;
-use millpond_wire_schema::Status;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 
 /// So long that no run of these tests takes it.
 const LONG_US: u64 = 600_000_000;
-
-/// Collects one answer.
-struct Collector {
-    bytes: Vec<u8>,
-    to: SyncSender<String>,
-}
-
-impl Answer for Collector {
-    fn begin(&mut self) -> Option<(&mut Vec<u8>, Encoding)> {
-        Some((&mut self.bytes, Encoding::Json))
-    }
-
-    fn finish(&mut self) {
-        let text = String::from_utf8(std::mem::take(&mut self.bytes)).unwrap();
-        self.to.send(text).unwrap();
-    }
-
-    fn error(&mut self, status: &Status) {
-        self.to.send(status.to_string()).unwrap();
-    }
-
-    fn body(&mut self, _: u16, _: &str, _: &[u8]) {}
-}
-
-impl Sink for Collector {
-    fn later(&mut self) -> Box<dyn Later> {
-        let (bytes, to) = (Vec::new(), self.to.clone());
-        Box::new(Collector { bytes, to })
-    }
-}
-
-impl Later for Collector {
-    fn gone(&self) -> Arc<AtomicBool> {
-        Arc::default()
-    }
-}
 
 /// A net thread's view of a server with one model, and the answers of its calls.
 struct Thread {
@@ -109,9 +71,8 @@ impl Thread {
             received: self.clock.began(),
             clock: &self.clock,
         };
-        let (bytes, to) = (Vec::new(), self.to.clone());
-        let mut sink = Collector { bytes, to };
-        self.service.call(&call, Reply::to(&mut sink));
+        self.service
+            .call(&call, Reply::to(&mut Taker::to(self.to.clone())));
     }
 
     fn stats(&self) -> Stats {
