@@ -55,24 +55,6 @@ fn main() {
         keys.swap(at, random.next() as usize % (at + 1));
     }
     println!("keys/s in batches of {BATCH}, M, {REPEATS} repeats:");
-    measure("no prefetch", &keys, dim, |k, v, f| {
-        table.lookup_in_blocks::<64, false>(k, v, f)
-    });
-    measure("blocks of 16", &keys, dim, |k, v, f| {
-        table.lookup_in_blocks::<16, true>(k, v, f)
-    });
-    measure("blocks of 32", &keys, dim, |k, v, f| {
-        table.lookup_in_blocks::<32, true>(k, v, f)
-    });
-    measure("blocks of 64", &keys, dim, |k, v, f| {
-        table.lookup_in_blocks::<64, true>(k, v, f)
-    });
-    measure("blocks of 128", &keys, dim, |k, v, f| {
-        table.lookup_in_blocks::<128, true>(k, v, f)
-    });
-    measure("blocks of 256", &keys, dim, |k, v, f| {
-        table.lookup_in_blocks::<256, true>(k, v, f)
-    });
     measure("lookup()", &keys, dim, |k, v, f| table.lookup(k, v, f));
 }
 

@@ -41,17 +41,6 @@ impl Table {
     /// The lengths are the caller's promise. If `values` or `found` is too short, only the keys that fit are looked
     /// up (and a debug build panics, because the promise was broken).
     pub fn lookup(&self, keys: &[u64], values: &mut [f32], found: &mut [u8]) -> usize {
-        self.lookup_in_blocks::<BLOCK, true>(keys, values, found)
-    }
-
-    /// [`Table::lookup`] with another block size (a multiple of 8) or without prefetching, for benches only.
-    #[doc(hidden)]
-    pub fn lookup_in_blocks<const KEYS: usize, const AHEAD: bool>(
-        &self,
-        keys: &[u64],
-        values: &mut [f32],
-        found: &mut [u8],
-    ) -> usize {
         if self.is_varying() {
             return self.find(keys, found);
         }
@@ -61,7 +50,7 @@ impl Table {
         let reader = Reader::new(self.schema());
         let default_row = self.default_row();
         let mut rows = values.chunks_exact_mut(self.dim());
-        self.each::<KEYS, AHEAD, true>(&keys[..fitting], found, |row| {
+        self.each::<true>(&keys[..fitting], found, |row| {
             let Some(values) = rows.next() else { return };
             match row.or(default_row) {
                 Some(row) => reader.copy(row, values),
@@ -87,7 +76,7 @@ impl Table {
     /// Says which of `keys` (n) are there, as [`Table::lookup`] does, and reads no row.
     pub fn find(&self, keys: &[u64], found: &mut [u8]) -> usize {
         debug_assert_eq!(found.len(), keys.len().div_ceil(8), "length of found");
-        self.each::<BLOCK, true, false>(keys, found, |_| ())
+        self.each::<false>(keys, found, |_| ())
     }
 
     /// [`Table::lookup`] for an answer's bytes: writes what `projection` has of the rows to `values`
@@ -108,7 +97,7 @@ impl Table {
         let fitting = (values.len() / row_bytes).min(keys.len());
         let default_row = self.default_row();
         let mut rows = values.chunks_exact_mut(row_bytes);
-        self.each::<BLOCK, true, true>(&keys[..fitting], found, |row| {
+        self.each::<true>(&keys[..fitting], found, |row| {
             let Some(values) = rows.next() else { return };
             match row.or(default_row) {
                 Some(row) => projection.write(row, values),
@@ -158,7 +147,7 @@ impl Table {
             rows: 0,
         };
         let mut key = 0;
-        let count = self.each::<BLOCK, true, true>(keys, found, |row| {
+        let count = self.each::<true>(keys, found, |row| {
             // Empty bags end where they begin: step over them too.
             while key >= bag.end {
                 bag.close(pool);
@@ -179,7 +168,7 @@ impl Table {
     /// Finds `keys` in order, hands each row to `visit`, sets the bitmap and counts the found ones. Without `ROWS` fresh rows come
     /// without their bytes.
     #[inline(always)]
-    fn each<const KEYS: usize, const AHEAD: bool, const ROWS: bool>(
+    fn each<const ROWS: bool>(
         &self,
         keys: &[u64],
         found: &mut [u8],
@@ -187,10 +176,8 @@ impl Table {
     ) -> usize {
         match self.view.as_ref().and_then(View::now) {
             Some(now) => self.each_fresh::<ROWS>(&now, keys, found, visit),
-            None if keys.len() <= BLOCK_MIN => {
-                self.each_under::<BLOCK_MIN, AHEAD>(&mut Nothing, keys, found, visit)
-            }
-            None => self.each_under::<KEYS, AHEAD>(&mut Nothing, keys, found, visit),
+            None if keys.len() <= BLOCK_MIN => self.each_under::<BLOCK_MIN>(&mut Nothing, keys, found, visit),
+            None => self.each_under::<BLOCK>(&mut Nothing, keys, found, visit),
         }
     }
 
@@ -206,16 +193,16 @@ impl Table {
         let row_bytes = self.schema().row_bytes();
         if keys.len() <= BLOCK_MIN {
             let mut fresh = Fresh::<BLOCK_MIN, ROWS>::new(now, row_bytes);
-            self.each_under::<BLOCK_MIN, true>(&mut fresh, keys, found, visit)
+            self.each_under::<BLOCK_MIN>(&mut fresh, keys, found, visit)
         } else {
             let mut fresh = Fresh::<BLOCK, ROWS>::new(now, row_bytes);
-            self.each_under::<BLOCK, true>(&mut fresh, keys, found, visit)
+            self.each_under::<BLOCK>(&mut fresh, keys, found, visit)
         }
     }
 
     /// [`Table::each`] of the version under what lies over it.
     #[inline(always)]
-    fn each_under<const KEYS: usize, const AHEAD: bool>(
+    fn each_under<const KEYS: usize>(
         &self,
         over: &mut impl Over,
         keys: &[u64],
@@ -228,7 +215,7 @@ impl Table {
         };
         // The usual case is worth code of its own.
         if layers.len() == 1 {
-            return each_in::<KEYS, AHEAD, 1>(&[first], (keys, over), found, only_row, visit);
+            return each_in::<KEYS, 1>(&[first], (keys, over), found, only_row, visit);
         }
         let mut views = [first; LAYERS_MAX];
         for (views, layer) in views.iter_mut().zip(layers) {
@@ -237,7 +224,7 @@ impl Table {
         }
         let views = views.get(..layers.len()).unwrap_or_default();
         let row_of = |slots: &[_; LAYERS_MAX], key| row_of(layers, slots, key);
-        each_in::<KEYS, AHEAD, LAYERS_MAX>(views, (keys, over), found, row_of, visit)
+        each_in::<KEYS, LAYERS_MAX>(views, (keys, over), found, row_of, visit)
     }
 }
 
@@ -345,7 +332,7 @@ fn row_of<'a>(layers: &'a [Arc<Layer>], slots: &[Slot<'a>; LAYERS_MAX], key: u64
 
 /// [`Table::each`], given the views of the layers, at most `LAYERS`, and what to make of a key's slots in them.
 #[inline(always)]
-fn each_in<'a, const KEYS: usize, const AHEAD: bool, const LAYERS: usize>(
+fn each_in<'a, const KEYS: usize, const LAYERS: usize>(
     views: &[Views<'a>],
     (keys, over): (&[u64], &mut impl Over),
     found: &mut [u8],
@@ -358,18 +345,14 @@ fn each_in<'a, const KEYS: usize, const AHEAD: bool, const LAYERS: usize>(
         for (place, &key) in hashes.iter_mut().zip(keys) {
             let hash = hash(key);
             *place = hash;
-            if AHEAD {
-                views.iter().for_each(|views| views.of(hash).prefetch_pilot(hash));
-            }
+            views.iter().for_each(|views| views.of(hash).prefetch_pilot(hash));
         }
         over.seek(hashes.get(..keys.len()).unwrap_or(&hashes));
         let mut slots = [[Slot::default(); LAYERS]; KEYS];
         for (slots, &hash) in slots.iter_mut().zip(&hashes).take(keys.len()) {
             for (slot, views) in slots.iter_mut().zip(views) {
                 *slot = views.of(hash).slot(hash);
-                if AHEAD {
-                    slot.prefetch();
-                }
+                slot.prefetch();
             }
         }
         let said = over.read(keys);

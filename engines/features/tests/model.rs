@@ -106,8 +106,6 @@ proptest! {
         prop_assert_eq!(table.lookup(&keys, &mut got, &mut got_found), count);
         prop_assert_eq!(bits(&got), bits(&values));
         prop_assert_eq!(&got_found, &found);
-        prop_assert_eq!(table.lookup_in_blocks::<8, false>(&keys, &mut got, &mut got_found), count);
-        prop_assert_eq!(bits(&got), bits(&values));
         let mut bytes = vec![7; keys.len() * dim * 4];
         got_found.fill(0xff);
         prop_assert_eq!(table.lookup_bytes(&keys, table.floats(), &mut bytes, &mut got_found), count);
