@@ -10,9 +10,7 @@ use crate::layer::Said;
 pub(crate) struct Block<'n, const KEYS: usize> {
     now: &'n Now<'n>,
     filter: PinnedFilter,
-    /// Those that the overlay may say something of: by the filter, and then by their tags.
-    asked: u64,
-    /// Of those alone.
+    /// Of those alone that are asked for.
     sought: [Sought; KEYS],
 }
 
@@ -22,7 +20,6 @@ impl<'n, const KEYS: usize> Block<'n, KEYS> {
         Block {
             now,
             filter: now.slots.filter(),
-            asked: 0,
             sought: [Sought::default(); KEYS],
         }
     }
@@ -32,16 +29,16 @@ impl<'n, const KEYS: usize> Block<'n, KEYS> {
         let slots = &*self.now.slots;
         let hashes = hashes.get(..KEYS).unwrap_or(hashes);
         let (all, filter) = (hashes.iter().rev(), &**self.filter);
-        self.asked = all.fold(0, |asked, hash| asked << 1 | u64::from(filter.may_have(*hash)));
-        if self.asked != 0 {
-            for at in ones(self.asked) {
-                if let (Some(sought), Some(hash)) = (self.sought.get_mut(at), hashes.get(at)) {
-                    *sought = slots.sought(slots.seed.mix(*hash));
-                }
-            }
-            self.asked = slots.candidates(&mut self.sought, self.asked);
+        let asked = all.fold(0, |asked, hash| asked << 1 | u64::from(filter.may_have(*hash)));
+        if asked == 0 {
+            return 0;
         }
-        self.asked
+        for at in ones(asked) {
+            if let (Some(sought), Some(hash)) = (self.sought.get_mut(at), hashes.get(at)) {
+                *sought = slots.sought(slots.seed.mix(*hash));
+            }
+        }
+        slots.candidates(&mut self.sought, asked)
     }
 
     /// What the overlay says of the key at the place of one of these; its row comes behind what is in `rows`, and has no bytes

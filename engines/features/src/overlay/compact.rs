@@ -60,16 +60,7 @@ impl Segments {
             Said::Upsert { .. } | Said::Kept { .. } => held.latest_ms = held.latest_ms.max(said.time_ms()),
             Said::Folded {
                 sequence, before_ms, ..
-            } => {
-                let folded = Folded {
-                    sequence,
-                    before_ms,
-                    ..held.folded
-                };
-                if folded.covers(held.folded) {
-                    held.folded = folded;
-                }
-            }
+            } => held.folded = held.folded.or_further(sequence, before_ms),
             Said::Settled { settled, .. } => held.settled = held.settled.max(settled),
             Said::Expired { .. } => {}
         }

@@ -27,6 +27,17 @@ impl Folded {
         self.sequence >= other.sequence && self.before_ms >= other.before_ms
     }
 
+    /// This, or what a record says of the same log where that is no less.
+    #[must_use]
+    pub(super) fn or_further(self, sequence: u64, before_ms: u64) -> Folded {
+        let further = Folded {
+            sequence,
+            before_ms,
+            ..self
+        };
+        if further.covers(self) { further } else { self }
+    }
+
     /// What both have.
     #[must_use]
     pub fn shared_with(self, other: Folded) -> Folded {
@@ -94,5 +105,7 @@ mod tests {
         check(of(5, 9), 6, stamp(8), false);
         assert!(of(5, 9).covers(of(5, 8)) && !of(5, 9).covers(of(4, 10)));
         assert_eq!(of(5, 9).shared_with(of(4, 10)), of(4, 9));
+        assert_eq!(of(5, 9).or_further(6, 9), of(6, 9));
+        assert_eq!(of(5, 9).or_further(4, 10), of(5, 9));
     }
 }

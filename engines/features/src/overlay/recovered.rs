@@ -80,14 +80,7 @@ impl Found {
                 // What comes behind it was not folded, whatever it says.
                 let sequence = sequence.min(record.sequence);
                 // Counts where it is left out, too: segments may be gone for it.
-                let folded = Folded {
-                    sequence,
-                    before_ms,
-                    ..self.folded
-                };
-                if folded.covers(self.folded) {
-                    self.folded = folded;
-                }
+                self.folded = self.folded.or_further(sequence, before_ms);
                 Said::Folded {
                     time_ms,
                     sequence,

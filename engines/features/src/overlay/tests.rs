@@ -99,15 +99,23 @@ impl Bed {
         assert_eq!(looked_up(&self.table, key), expected, "key {key}");
     }
 
-    /// Folds, and serves what came of it as a switch does.
-    fn fold(&mut self) -> Option<Folded> {
-        let fold_of = Fold {
+    /// A fold of all that can be folded.
+    fn wanted(&self) -> Fold<'_> {
+        Fold {
             log: self.section.path.as_deref().unwrap(),
             sequence: None,
             before_ms: None,
             is_rebuilt: false,
-            ttl_ms: self.section.ttl_ms,
+            ttl_ms: None,
             shards: 1,
+        }
+    }
+
+    /// Folds, and serves what came of it as a switch does.
+    fn fold(&mut self) -> Option<Folded> {
+        let fold_of = Fold {
+            ttl_ms: self.section.ttl_ms,
+            ..self.wanted()
         };
         let base = Arc::new(Table::open_version(&self.dir(), None).unwrap());
         let version = base.version() + 1;
@@ -327,14 +335,7 @@ fn a_fold_on_a_version_before_the_last_fold_is_refused() {
     let first = bed.fold().unwrap();
     bed.upsert(&[7], &[8.0; 3]).unwrap();
     bed.upsert(&[8], &[8.0; 3]).unwrap();
-    let fold_of = Fold {
-        log: bed.section.path.as_deref().unwrap(),
-        sequence: None,
-        before_ms: None,
-        is_rebuilt: false,
-        ttl_ms: None,
-        shards: 1,
-    };
+    let fold_of = bed.wanted();
     let base = |version| Arc::new(Table::open_version(&bed.dir(), Some(version)).unwrap());
     let refused = fold(base(1), &bed.dir(), 3, &fold_of, &|_| true)
         .unwrap_err()

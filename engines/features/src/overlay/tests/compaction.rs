@@ -60,14 +60,7 @@ fn what_was_folded_is_remembered_by_a_log_that_was_gone_through() {
         bed.upsert(&[3], &[turn as f32; 3]).unwrap();
     }
     settles(&bed, 4000);
-    let fold_of = Fold {
-        log: bed.section.path.as_deref().unwrap(),
-        sequence: None,
-        before_ms: None,
-        is_rebuilt: false,
-        ttl_ms: None,
-        shards: 1,
-    };
+    let fold_of = bed.wanted();
     let base = |version| Arc::new(Table::open_version(&bed.dir(), Some(version)).unwrap());
     let refused = fold(base(1), &bed.dir(), 3, &fold_of, &|_| true)
         .unwrap_err()
@@ -150,14 +143,7 @@ fn a_fold_beside_a_writer_misses_nothing_that_was_acknowledged() {
     let bed = Bed::new(|section| section.segment_bytes_max = 600);
     let acknowledged: Vec<AtomicU64> = (0..KEYS).map(|_| AtomicU64::new(0)).collect();
     let done = std::sync::atomic::AtomicBool::new(false);
-    let fold_of = Fold {
-        log: bed.section.path.as_deref().unwrap(),
-        sequence: None,
-        before_ms: None,
-        is_rebuilt: false,
-        ttl_ms: None,
-        shards: 1,
-    };
+    let fold_of = bed.wanted();
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for key in (0..KEYS).cycle() {

@@ -35,14 +35,7 @@ fn settle(bed: &Bed, ms: u64) {
 
 /// Folds onto the highest version.
 fn folded(bed: &Bed, change: impl FnOnce(&mut Fold<'_>)) -> Result<Option<Folded>, String> {
-    let mut wanted = Fold {
-        log: bed.section.path.as_deref().unwrap(),
-        sequence: None,
-        before_ms: None,
-        is_rebuilt: false,
-        ttl_ms: None,
-        shards: 1,
-    };
+    let mut wanted = bed.wanted();
     change(&mut wanted);
     let base = Arc::new(Table::open_version(&bed.dir(), None).unwrap());
     let next = base.version() + 1;

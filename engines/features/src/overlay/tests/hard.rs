@@ -182,14 +182,7 @@ fn a_fold_of_one_nodes_keys_leaves_out_the_others() {
     bed.upsert(&[1, 2, 101, 102], &[9.0; 12]).unwrap();
     bed.remove(&[3, 4]).unwrap();
     bed.upsert(&[7], &[9.0; 3]).unwrap();
-    let fold_of = Fold {
-        log: bed.section.path.as_deref().unwrap(),
-        sequence: None,
-        before_ms: None,
-        is_rebuilt: false,
-        ttl_ms: None,
-        shards: 1,
-    };
+    let fold_of = bed.wanted();
     let base = Arc::new(Table::open_version(&bed.dir(), None).unwrap());
     let folded = fold(base, &bed.dir(), 2, &fold_of, &|key| key % 2 == 0);
     assert_eq!(folded.unwrap().unwrap().1.sequence, 2);
