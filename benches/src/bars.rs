@@ -93,7 +93,6 @@ pub(crate) const FEATURES: &[Group] = &[
     Group::of("features-many", scenario::of_many_features),
     Group::of("features-switching", scenario::of_switched_features),
     Group::of("features-upserts", scenario::of_features),
-    Group::of("features-upserts-logged", scenario::of_features),
     Group::of("features-build", scenario::of_many_features),
     features_nodes::GROUP,
 ];
