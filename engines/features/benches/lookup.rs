@@ -1,17 +1,22 @@
 //! Batch lookup of random present keys, one core.
 //!
-//! Stands for the keyed reads of a ranking request against a table far larger than the caches. It hides the wire, the
-//! page faults of a cold table and every key that is popular. Invariant: every lookup's count is checked.
+//! Stands for the keyed reads of a ranking request against a table far larger than the caches, without an overlay and beside one that
+//! has a fresh row of one key in twenty. It hides the wire, the page faults of a cold table and every key that is popular. Invariant:
+//! every lookup's count is checked.
 //!
 //! `cargo bench -p millpond-engines-features -- [ROWS] [DIM]`
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used)]
 
 use std::hint::black_box;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
-use millpond_engines_features::{Schema, Table, write::Writer};
+use millpond_engines_features::{Overlay, OverlaySection, Schema, Table, Upsert, write::Writer};
 
 const BATCH: usize = 1000;
+/// Keys of which one has a fresh row.
+const KEYS_A_FRESH_ROW: usize = 20;
+const QUEUE_BYTES_MAX: usize = 1 << 24;
 const REPEATS: usize = 3;
 const MEASURED_FOR: Duration = Duration::from_millis(700);
 
@@ -55,7 +60,21 @@ fn main() {
         keys.swap(at, random.next() as usize % (at + 1));
     }
     println!("keys/s in batches of {BATCH}, M, {REPEATS} repeats:");
-    measure("lookup()", &keys, dim, |k, v, f| table.lookup(k, v, f));
+    measure("quiet", &keys, dim, |k, v, f| table.lookup(k, v, f));
+    let (overlay, _) = Overlay::open(&OverlaySection::default(), &table, QUEUE_BYTES_MAX).unwrap();
+    table.see(&overlay).unwrap();
+    let table = Arc::new(table);
+    for keys in keys[..rows / KEYS_A_FRESH_ROW].chunks(BATCH) {
+        let values = vec![0.5; keys.len() * dim];
+        let upsert = Upsert::new(&table, keys.to_vec(), &[] as &[&str], &values, vec![]).unwrap();
+        let (done, upserted) = mpsc::channel();
+        overlay.upsert(upsert, move |result| done.send(result).unwrap());
+        upserted.recv().unwrap().unwrap();
+    }
+    for at in (1..keys.len()).rev() {
+        keys.swap(at, random.next() as usize % (at + 1));
+    }
+    measure("one in 20 fresh", &keys, dim, |k, v, f| table.lookup(k, v, f));
 }
 
 fn measure(what: &str, keys: &[u64], dim: usize, lookup: impl Fn(&[u64], &mut [f32], &mut [u8]) -> usize) {
@@ -76,5 +95,5 @@ fn measure(what: &str, keys: &[u64], dim: usize, lookup: impl Fn(&[u64], &mut [f
             done as f64 / began.elapsed().as_secs_f64() / 1e6
         ));
     }
-    println!("{what:>14}: {}", rates.join("  "));
+    println!("{what:>16}: {}", rates.join("  "));
 }
