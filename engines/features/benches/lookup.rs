@@ -67,7 +67,7 @@ fn main() {
     for keys in keys[..rows / KEYS_A_FRESH_ROW].chunks(BATCH) {
         let values = vec![0.5; keys.len() * dim];
         let upsert = Upsert::new(&table, keys.to_vec(), &[] as &[&str], &values, vec![]).unwrap();
-        let (done, upserted) = mpsc::channel();
+        let (done, upserted) = mpsc::sync_channel(1);
         overlay.upsert(upsert, move |result| done.send(result).unwrap());
         upserted.recv().unwrap().unwrap();
     }
