@@ -191,11 +191,12 @@ impl Following {
     /// Follows the map until the server stops.
     fn run(self: Arc<Following>) {
         let (mut map, mut threads) = (None::<Arc<BucketMap>>, BTreeMap::new());
-        let mut told = BTreeMap::new();
+        let (mut replicas, mut told) = (Vec::new(), BTreeMap::new());
         while !self.rests(self.lease / LOOKS) {
             match self.nodes.map() {
                 Some(next) if map.as_ref().is_none_or(|map| map.version() != next.version()) => {
                     self.go_by(map.as_deref(), &next, &mut threads);
+                    replicas = names(&others(None, &next, &self.name).0);
                     map = Some(next);
                 }
                 Some(_) => self.change(|_| ()),
@@ -205,7 +206,7 @@ impl Following {
                 && self.change(|standings| standings.judge(Instant::now()).is_whole)
             {
                 self.nodes.fresh.has_map(map.version());
-                self.settle(&mut told);
+                self.settle(map, &replicas, &mut told);
             }
         }
         let until = Instant::now() + self.lease;
@@ -223,7 +224,7 @@ impl Following {
         threads: &mut BTreeMap<String, JoinHandle<()>>,
     ) {
         let (others, gains) = others(before, map, &self.name);
-        let names: Vec<String> = others.iter().map(|node| node.name.clone()).collect();
+        let names = names(&others);
         self.nodes.fresh.keep(|name| map.find(name).is_some());
         self.change(|standings| {
             standings.set(&names, before.is_none(), Instant::now());
@@ -247,6 +248,10 @@ impl Following {
             }
         }
     }
+}
+
+fn names(nodes: &[Node]) -> Vec<String> {
+    nodes.iter().map(|node| node.name.clone()).collect()
 }
 
 /// The other nodes that may have rows which this one is to have, and whether it has more buckets than before.

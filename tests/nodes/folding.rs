@@ -1,6 +1,6 @@
 //! Folds of upserts over nodes: all replicas fold up to one time, and lookups see the same rows before and after, at each of them.
 
-use super::cluster::{Cluster, TOKEN};
+use super::cluster::{Cluster, TOKEN, write_map};
 use super::upserts::{firsts, limit, upsert, upsert_call};
 use crate::harness::{Http, Millpond, millpond};
 use serde_json::{Value, json};
@@ -161,6 +161,21 @@ fn nodes_fold_up_to_one_time_and_give_memory_back() {
     }
     cluster.restart("b");
     check(&cluster, &expected);
+}
+
+#[test]
+fn nodes_fold_on_without_one_that_went_from_the_map() {
+    let cluster = Cluster::start_fresh(&["a", "b", "c"], 2, SETTLES);
+    let made = upsert(cluster.node("a"), &upsert_call(&keys(), 7.0));
+    foldable(&cluster, &made);
+    kill(cluster.node("c"));
+    write_map(cluster.folder.path(), 2, &NAMES, 2);
+    for name in NAMES {
+        cluster.node(name).wait_for_metric("millpond_nodes_map_version 2");
+    }
+    // They have its buckets now, and it is never asked again.
+    let made = upsert(cluster.node("a"), &upsert_call(&keys(), 8.0));
+    foldable(&cluster, &made);
 }
 
 fn copy_version(cluster: &Cluster, from: &str, to: &str, version: &str) {

@@ -11,6 +11,7 @@ use super::peer::TakeError;
 use super::{Following, lock};
 use millpond_calls::Heard;
 use millpond_engines_features::{Overlay, Settled, Table};
+use millpond_nodes::BucketMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -85,17 +86,20 @@ impl Following {
         }
     }
 
-    /// Has the logs say up to when upserts have settled; `told` is what they were given last.
-    pub(super) fn settle(&self, told: &mut BTreeMap<String, Settled>) {
-        let (clean_ms, names) = {
-            let standings = lock(&self.standings);
-            let names: Vec<String> = standings.names().map(str::to_owned).collect();
-            (standings.clean_since_ms(), names)
+    /// Has the logs say up to when upserts have settled; `replicas` are those of this node's buckets by the map, and `told` is what the
+    /// logs were given last.
+    ///
+    /// A node that had some of these buckets by the map before is asked too, and asks this one no more. Once all that it has was looked
+    /// through it matters no longer, nor where it is none of the map.
+    pub(super) fn settle(&self, map: &BucketMap, replicas: &[String], told: &mut BTreeMap<String, Settled>) {
+        let matters = |name: &str, wants_all: bool| {
+            replicas.iter().any(|replica| replica == name) || wants_all && map.find(name).is_some()
         };
+        let clean_ms = lock(&self.standings).clean_since_ms(matters);
         let Some(clean_ms) = clean_ms else { return };
         let (now_ms, settle) = (unix_ms(), self.nodes.options.settle);
         for table in &self.tables {
-            let names = names.iter().map(String::as_str);
+            let names = replicas.iter().map(String::as_str);
             let Some(heard) = self.nodes.fresh.heard_of(table, names) else {
                 continue;
             };
