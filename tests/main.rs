@@ -63,6 +63,7 @@ mod nodes {
     mod failing;
     mod folding;
     mod lookups;
+    mod moving;
     mod texts;
     mod tls;
     mod token;

@@ -155,9 +155,13 @@ impl Following {
         Link::new(self.limits, self.roads.clone())
     }
 
+    /// Of the map in use; 0 before the first.
+    fn map_version(&self) -> u64 {
+        self.nodes.map().map_or(0, |map| map.version())
+    }
+
     fn is_begun(&self) -> bool {
-        let map = self.nodes.map().map_or(0, |map| map.version());
-        self.nodes.fresh.holds(map, Instant::now())
+        self.nodes.fresh.holds(self.map_version(), Instant::now())
     }
 
     /// Waits that long, or until it is to stop: whether it is.

@@ -253,7 +253,7 @@ impl Peer {
     /// Takes what the node says that this one missed; of all tables all that it has, where that is wanted.
     fn take_all(&mut self, wants_all: bool, named: &[missed::Missed<'_>]) -> Result<(), TakeError> {
         let following = Arc::clone(&self.following);
-        let began = Instant::now();
+        let (began, map) = (Instant::now(), following.map_version());
         let mut count = 0;
         for table in &following.tables {
             let named = named.iter().find(|missed| missed.table == *table);
@@ -275,7 +275,8 @@ impl Peer {
         }
         following.change(|standings| {
             standings.lacks_nothing(&self.node.name);
-            if wants_all {
+            // Pages that were read before another map have nothing of the buckets that this node has by it.
+            if wants_all && following.map_version() == map {
                 standings.has_all(&self.node.name);
             }
         });
@@ -291,11 +292,10 @@ impl Peer {
         let following = Arc::clone(&self.following);
         let (mut position, mut first, mut count) = (None, None, 0);
         loop {
-            let map = following.nodes.map().map_or(0, |map| map.version());
             let call = fresh::Call {
                 table: table.into(),
                 node: following.name.as_str().into(),
-                map,
+                map: following.map_version(),
                 since: Some(since),
                 position,
             };
