@@ -227,7 +227,9 @@ impl Following {
         map: &BucketMap,
         threads: &mut BTreeMap<String, JoinHandle<()>>,
     ) {
-        let (others, gains) = others(before, map, &self.name);
+        let (others, mut gains) = others(before, map, &self.name);
+        // By a map that this node did not read its buckets may have been others' alone.
+        gains |= before.is_some_and(|before| map.version().saturating_sub(before.version()) > 1);
         let names = names(&others);
         self.nodes.fresh.keep(|name| map.find(name).is_some());
         self.change(|standings| {

@@ -1,7 +1,7 @@
 //! Buckets that move while nodes take fresh rows from each other: what was acknowledged before a map is on every node that has its
 //! buckets by that map, before it answers by it.
 
-use super::cluster::{Cluster, socket};
+use super::cluster::{Cluster, socket, write_map};
 use super::upserts::{firsts, limit, upsert, upsert_call};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -119,5 +119,23 @@ fn a_map_that_comes_while_pages_are_read_has_them_read_again() {
         let found = firsts(cluster.node("b"), keys, Some(3));
         let wrong = found.iter().filter(|first| **first != Some(5.0)).count();
         assert_eq!(wrong, 0, "of {} keys from {:?} on", keys.len(), keys.first());
+    }
+}
+
+#[test]
+fn a_node_that_read_no_map_without_it_has_what_was_upserted_by_that() {
+    let cluster = Cluster::start_fresh(&["a", "b"], 2, "upsert_acks = 1\ncatch_up_ms_max = 120000\n");
+    let (folder, keys) = (cluster.folder.path(), (0..30).collect::<Vec<u64>>());
+    upsert(cluster.node("a"), &upsert_call(&keys, 1.0));
+    cluster.node("b").signal("STOP");
+    write_map(folder, 2, &["a"], 1);
+    cluster.node("a").wait_for_metric("millpond_nodes_map_version 2");
+    upsert(cluster.node("a"), &upsert_call(&keys, 2.0));
+    write_map(folder, 3, &["a", "b"], 2);
+    cluster.node("a").wait_for_metric("millpond_nodes_map_version 3");
+    cluster.node("b").signal("CONT");
+    for name in ["a", "b"] {
+        let found = firsts(cluster.node(name), &keys, Some(3));
+        assert_eq!(found, vec![Some(2.0); 30], "{name}");
     }
 }
