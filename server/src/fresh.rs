@@ -22,6 +22,7 @@ use millpond_nodes::{BucketMap, Node, NodeIndex};
 use millpond_threads::join_by;
 use millpond_wire_frame::Limits;
 use peer::Peer;
+use settling::unix_ms;
 use standing::{Standings, Times};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -60,6 +61,25 @@ struct Following {
     stopped: Mutex<bool>,
     /// Signalled when it is to stop.
     stop: Condvar,
+}
+
+/// The map that they go by.
+struct By {
+    map: Arc<BucketMap>,
+    /// The names of the other replicas of this node's buckets.
+    replicas: Vec<String>,
+    /// In milliseconds of Unix time.
+    since_ms: u64,
+}
+
+impl By {
+    fn now(map: Arc<BucketMap>, name: &str) -> By {
+        By {
+            replicas: names(&others(None, &map, name).0),
+            map,
+            since_ms: unix_ms(),
+        }
+    }
 }
 
 impl CatchingUp {
@@ -194,23 +214,23 @@ impl Following {
 
     /// Follows the map until the server stops.
     fn run(self: Arc<Following>) {
-        let (mut map, mut threads) = (None::<Arc<BucketMap>>, BTreeMap::new());
-        let (mut replicas, mut told) = (Vec::new(), BTreeMap::new());
+        let (mut by, mut threads) = (None::<By>, BTreeMap::new());
+        let mut told = BTreeMap::new();
         while !self.rests(self.lease / LOOKS) {
             match self.nodes.map() {
-                Some(next) if map.as_ref().is_none_or(|map| map.version() != next.version()) => {
-                    self.go_by(map.as_deref(), &next, &mut threads);
-                    replicas = names(&others(None, &next, &self.name).0);
-                    map = Some(next);
+                Some(next) if by.as_ref().is_none_or(|by| by.map.version() != next.version()) => {
+                    let before = by.as_ref().map(|by| &*by.map);
+                    self.go_by(before, &next, &mut threads);
+                    by = Some(By::now(next, &self.name));
                 }
                 Some(_) => self.change(|_| ()),
                 None => {}
             }
-            if let Some(map) = &map
+            if let Some(by) = &by
                 && self.change(|standings| standings.judge(Instant::now()).is_whole)
             {
-                self.nodes.fresh.has_map(map.version());
-                self.settle(map, &replicas, &mut told);
+                self.nodes.fresh.has_map(by.map.version());
+                self.settle(by, &mut told);
             }
         }
         let until = Instant::now() + self.lease;
@@ -260,7 +280,7 @@ fn names(nodes: &[Node]) -> Vec<String> {
     nodes.iter().map(|node| node.name.clone()).collect()
 }
 
-/// The other nodes that may have rows which this one is to have, and whether it has more buckets than before.
+/// The other nodes that may have rows which this one is to have, or know what it missed, and whether it has more buckets than before.
 fn others(before: Option<&BucketMap>, map: &BucketMap, name: &str) -> (Vec<Node>, bool) {
     let mut others: BTreeMap<String, Node> = BTreeMap::new();
     let mut add = |map: &BucketMap, replicas: &[NodeIndex]| {
@@ -283,11 +303,11 @@ fn others(before: Option<&BucketMap>, map: &BucketMap, name: &str) -> (Vec<Node>
                 gains = true;
                 (0..before.buckets()).for_each(|bucket| add(before, before.replicas(bucket)));
             }
-            Some(before) if !holds(before, bucket) => {
-                gains = true;
+            Some(before) => {
+                gains |= !holds(before, bucket);
                 add(before, before.replicas(bucket));
             }
-            _ => {}
+            None => {}
         }
     }
     (others.into_values().collect(), gains)
@@ -328,5 +348,8 @@ mod tests {
         let moved = map(3, &[("a", "0,2"), ("b", "1"), ("c", "3"), ("d", "0")]);
         check(Some(&fewer), &moved, &["b", "c", "d"], true);
         check(Some(&first), &map(4, &[("b", "0-3")]), &[], false);
+        // One that had its bucket too may have noted what it missed.
+        let replaced = map(5, &[("a", "0"), ("b", "1-2"), ("c", "0,2-3"), ("d", "3")]);
+        check(Some(&fewer), &replaced, &["c", "d"], false);
     }
 }

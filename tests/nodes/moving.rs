@@ -139,3 +139,34 @@ fn a_node_that_read_no_map_without_it_has_what_was_upserted_by_that() {
         assert_eq!(found, vec![Some(2.0); 30], "{name}");
     }
 }
+
+#[test]
+fn a_node_asks_a_replica_that_gave_its_buckets_away_what_it_missed() {
+    let more = "settle_ms = 10000\nupsert_acks = 1\ncatch_up_ms_max = 500\n";
+    let cluster = Cluster::start_fresh(&["a", "b", "c"], 3, more);
+    let (folder, keys) = (cluster.folder.path(), (0..30).collect::<Vec<u64>>());
+    write_map(folder, 2, &["a", "b"], 2);
+    wait_for_map(&cluster, 2);
+    upsert(cluster.node("a"), &upsert_call(&keys, 1.0));
+    let [a, b] = ["a", "b"].map(|name| cluster.node(name));
+    b.signal("STOP");
+    upsert(a, &upsert_call(&keys, 2.0));
+    // The copy that lies in its socket is refused by then.
+    std::thread::sleep(Duration::from_millis(4500));
+    // It has to go on without the only one that knows what it missed, and gets another replica meanwhile.
+    a.signal("STOP");
+    b.signal("CONT");
+    b.wait_for("millpond_nodes_unheard", |count| count > 0);
+    write_map(folder, 3, &["b", "c"], 2);
+    for node in [b, cluster.node("c")] {
+        node.wait_for_metric("millpond_nodes_map_version 3");
+    }
+    a.signal("CONT");
+    let until = limit();
+    for name in ["b", "c"] {
+        while firsts(cluster.node(name), &keys, Some(3)) != vec![Some(2.0); 30] {
+            assert!(Instant::now() < until, "{name} has not what a took");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+}

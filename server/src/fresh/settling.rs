@@ -8,10 +8,9 @@
 //! before it counts as clean; what others miss of this node's they take before they ask and have missed nothing.
 
 use super::peer::TakeError;
-use super::{Following, lock};
+use super::{By, Following, lock};
 use millpond_calls::Heard;
 use millpond_engines_features::{Overlay, Settled, Table};
-use millpond_nodes::BucketMap;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -86,20 +85,26 @@ impl Following {
         }
     }
 
-    /// Has the logs say up to when upserts have settled; `replicas` are those of this node's buckets by the map, and `told` is what the
-    /// logs were given last.
+    /// Has the logs say up to when upserts have settled; `told` is what they were given last.
     ///
-    /// A node that had some of these buckets by the map before is asked too, and asks this one no more. Once all that it has was looked
-    /// through it matters no longer, nor where it is none of the map.
-    pub(super) fn settle(&self, map: &BucketMap, replicas: &[String], told: &mut BTreeMap<String, Settled>) {
-        let matters = |name: &str, wants_all: bool| {
-            replicas.iter().any(|replica| replica == name) || wants_all && map.find(name).is_some()
+    /// Nodes that were replicas by the map before this one are asked too, as they may have noted what this node missed, and ask it no
+    /// more. They matter until the upserts by that map have settled; and one that is none of the map, and may be gone, no longer.
+    pub(super) fn settle(&self, by: &By, told: &mut BTreeMap<String, Settled>) {
+        let (now_ms, settle_ms) = (unix_ms(), millis(self.nodes.options.settle));
+        let settled_ms = by.since_ms.saturating_add(settle_ms);
+        let is_over = |name: &str, clean_ms: Option<u64>| {
+            let is_former = by.replicas.iter().all(|replica| replica != name);
+            let is_gone = by.map.find(name).is_none() && now_ms >= settled_ms;
+            is_former && (is_gone || clean_ms >= Some(settled_ms))
         };
-        let clean_ms = lock(&self.standings).clean_since_ms(matters);
+        let clean_ms = {
+            let mut standings = lock(&self.standings);
+            standings.forget(is_over);
+            standings.clean_since_ms()
+        };
         let Some(clean_ms) = clean_ms else { return };
-        let (now_ms, settle) = (unix_ms(), self.nodes.options.settle);
         for table in &self.tables {
-            let names = replicas.iter().map(String::as_str);
+            let names = by.replicas.iter().map(String::as_str);
             let Some(heard) = self.nodes.fresh.heard_of(table, names) else {
                 continue;
             };
@@ -109,7 +114,7 @@ impl Following {
                     said,
                     Known {
                         now_ms,
-                        settle_ms: millis(settle),
+                        settle_ms,
                         clean_ms,
                         heard,
                         newest_ms: newest_ms(overlay),

@@ -186,16 +186,19 @@ impl Standings {
         }
     }
 
-    /// Since when none of those that matter has had anything that this node missed; nothing where one was not asked yet. `matters` is
-    /// told whether all that it has is to be looked through.
-    pub(super) fn clean_since_ms(&self, matters: impl Fn(&str, bool) -> bool) -> Option<u64> {
-        let mut replicas = self.replicas.iter();
-        replicas.try_fold(u64::MAX, |since, (name, replica)| {
-            match matters(name, replica.wants_all) {
-                true => Some(since.min(replica.clean_ms?)),
-                false => Some(since),
-            }
-        })
+    /// Since when none of them has had anything that this node missed; nothing where one was not asked yet.
+    pub(super) fn clean_since_ms(&self) -> Option<u64> {
+        let mut since = self.replicas.values().map(|replica| replica.clean_ms);
+        since.try_fold(u64::MAX, |since, clean_ms| Some(since.min(clean_ms?)))
+    }
+
+    /// Forgets those for whom `is_over` is true of when they were asked last and this node had missed nothing; nothing where all that one
+    /// has is to be looked through.
+    pub(super) fn forget(&mut self, is_over: impl Fn(&str, Option<u64>) -> bool) {
+        self.replicas.retain(|name, replica| {
+            let clean_ms = replica.clean_ms.filter(|_| !replica.wants_all);
+            !is_over(name, clean_ms)
+        });
     }
 
     /// A replica says that this node missed something. Where it was away this node answers lookups without it already.

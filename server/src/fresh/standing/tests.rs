@@ -199,31 +199,33 @@ fn a_node_that_lacks_rows_for_good_answers_nothing_until_it_has_them() {
 fn what_was_said_at_a_time_is_said_by_all_of_them() {
     let now = Instant::now();
     let mut standings = of(&["b", "c"], now);
-    let all = |_: &str, _: bool| true;
-    assert_eq!(standings.clean_since_ms(all), None);
+    assert_eq!(standings.clean_since_ms(), None);
     standings.clean("b", 7);
     standings.has_all("b");
     standings.clean("b", 8);
-    assert_eq!(standings.clean_since_ms(all), None);
+    assert_eq!(standings.clean_since_ms(), None);
     standings.has_all("c");
     standings.clean("c", 5);
     assert_eq!(
-        standings.clean_since_ms(all),
+        standings.clean_since_ms(),
         Some(5),
         "b has not counted before it was looked through"
     );
     standings.clean("c", 9);
-    assert_eq!(standings.clean_since_ms(all), Some(8));
-    assert_eq!(standings.clean_since_ms(|name, _| name == "c"), Some(9));
-    let had_buckets = |name: &str, wants_all| name == "b" || wants_all;
-    assert_eq!(standings.clean_since_ms(had_buckets), Some(8));
+    assert_eq!(standings.clean_since_ms(), Some(8));
+    let before = |ms| move |name: &str, clean_ms| name == "c" && clean_ms >= Some(ms);
+    standings.forget(before(10));
     standings.want("c");
-    standings.clean("b", 11);
-    assert_eq!(standings.clean_since_ms(had_buckets), Some(9));
+    standings.forget(before(9));
+    assert!(standings.has("c"));
+    standings.has_all("c");
+    standings.forget(before(9));
+    assert!(!standings.has("c") && standings.has("b"));
+    assert_eq!(standings.clean_since_ms(), Some(8));
     standings.set(&["b".to_owned(), "d".to_owned()], false, now);
-    assert_eq!(standings.clean_since_ms(all), None);
+    assert_eq!(standings.clean_since_ms(), None);
     standings.set(&[], false, now);
-    assert_eq!(standings.clean_since_ms(all), Some(u64::MAX));
+    assert_eq!(standings.clean_since_ms(), Some(u64::MAX));
 }
 
 #[test]
