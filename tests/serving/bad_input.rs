@@ -1,8 +1,8 @@
 //! Bad requests: each gets its error, and the next request on the server is served.
 
-use crate::harness::{Http, Millpond, r1_folder};
+use crate::harness::{Frames, Http, Millpond, r1_folder};
 use millpond_wire_frame::{Encoding, FrameKind, Limits, Parsed, parse_frame, write_frame};
-use millpond_wire_payload::decode_map;
+use millpond_wire_payload::{Encoder, decode_map};
 use millpond_wire_schema::Status;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -249,6 +249,68 @@ fn keyed_payloads() {
     );
 }
 
+/// A lookup whose `keys` are these bytes of msgpack.
+fn lookup_of(keys: &[u8]) -> Vec<u8> {
+    let mut payload = Vec::new();
+    let mut out = Encoder::new(&mut payload, Encoding::Msgpack, false);
+    out.map(|out| {
+        out.key("table");
+        out.text("embeddings");
+        out.key("keys");
+        out.raw(keys);
+    });
+    payload
+}
+
+/// The most memory that the server has had, in bytes.
+fn memory_peak(server: &Millpond) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB"))
+        .and_then(|kib| kib.parse::<u64>().ok())
+        .unwrap()
+        * 1024
+}
+
+#[test]
+fn key_blocks() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut frames = Frames::connect(&server.addr);
+    let mut check = |keys: &[u8], code: u32, words: &[&str]| {
+        let (failed, answer) = frames.call("features.lookup", Encoding::Msgpack, &lookup_of(keys));
+        assert_eq!(failed, 1, "{}", answer.escape_ascii());
+        let status = Status::decode(&decode_map(Encoding::Msgpack, &answer).unwrap());
+        assert_eq!(status.code.number(), code, "{status}");
+        for word in words {
+            assert!(status.ex.contains(word), "{word:?} is not in {status}");
+        }
+        // The connection stays.
+        let one = [&[0xc4, 8][..], &7_u64.to_le_bytes()].concat();
+        let (failed, answer) = frames.call("features.lookup", Encoding::Msgpack, &lookup_of(&one));
+        assert_eq!(failed, 0, "{}", answer.escape_ascii());
+    };
+    let in_eights = "u64 values: bin of 8 bytes each";
+    for bytes in [1, 7, 12] {
+        let block = [&[0xc4, bytes][..], &vec![0; usize::from(bytes)]].concat();
+        check(&block, 30104, &["keys", &format!("{bytes} bytes"), in_eights]);
+    }
+    // What a payload of a few bytes announces is refused before there is memory for it: 2^32 keys have 32 GiB.
+    let before = memory_peak(&server);
+    check(&[0xdd, 0xff, 0xff, 0xff, 0xff, 7], 20006, &["not valid msgpack"]);
+    check(&[0xc6, 0xff, 0xff, 0xff, 0xff, 7], 20006, &["not valid msgpack"]);
+    let gained = memory_peak(&server) - before;
+    assert!(gained < 64 << 20, "{gained} bytes");
+
+    let mut calls = refused(&server);
+    let payload = |keys: &str| json!({"table": "embeddings", "keys": keys, "base64": true});
+    // 12 bytes, and text that is no base64.
+    let twelve = ["AAAAAAAAAAAAAAAA", "12 bytes"];
+    calls.check("features.lookup", payload(twelve[0]), 400, 30104, "keys");
+    calls.check("features.lookup", payload(twelve[0]), 400, 30104, twelve[1]);
+    calls.check("features.lookup", payload("AAAA*"), 400, 30104, "bad base64");
+}
+
 #[test]
 fn not_a_number_is_named() {
     let folder = r1_folder();
@@ -257,7 +319,7 @@ fn not_a_number_is_named() {
     values[5] = f32::NAN;
     let bin: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
     let mut payload = Vec::new();
-    let mut out = millpond_wire_payload::Encoder::new(&mut payload, Encoding::Msgpack, false);
+    let mut out = Encoder::new(&mut payload, Encoding::Msgpack, false);
     out.map(|out| {
         out.key("inputs");
         out.map(|out| {
