@@ -20,6 +20,7 @@ mod serving {
     mod duplex;
     mod failing_disk;
     mod infer;
+    mod killed_folds;
     mod logging;
     mod lookups;
     mod methods;

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A folder with a table of one version, whose overlay has these keys beside its path.
-fn folder(overlay: &str) -> tempfile::TempDir {
+pub(super) fn folder(overlay: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let config = format!(
         r#"
@@ -41,9 +41,9 @@ methods = ["features.activate", "features.rollback"]
     folder
 }
 
-const LOGGED: &str = "path = \"overlay\"\ndurability = \"logged\"";
+pub(super) const LOGGED: &str = "path = \"overlay\"\ndurability = \"logged\"";
 
-fn upsert(server: &Millpond, keys: &[u64], value: f64) -> (u16, Value) {
+pub(super) fn upsert(server: &Millpond, keys: &[u64], value: f64) -> (u16, Value) {
     let values = vec![value; keys.len() * DIM];
     server.call(
         "features.upsert",
@@ -51,14 +51,14 @@ fn upsert(server: &Millpond, keys: &[u64], value: f64) -> (u16, Value) {
     )
 }
 
-fn lookup(server: &Millpond, keys: &[u64]) -> Value {
+pub(super) fn lookup(server: &Millpond, keys: &[u64]) -> Value {
     let (status, answer) = server.call("features.lookup", &json!({"table": "films", "keys": keys}));
     assert_eq!(status, 200, "{answer}");
     answer
 }
 
 /// The first number of each key's row.
-fn firsts(answer: &Value) -> Vec<f64> {
+pub(super) fn firsts(answer: &Value) -> Vec<f64> {
     let values = answer["values"].as_array().unwrap();
     values
         .iter()
@@ -67,7 +67,7 @@ fn firsts(answer: &Value) -> Vec<f64> {
         .collect()
 }
 
-fn fold(folder: &Path) -> String {
+pub(super) fn fold(folder: &Path) -> String {
     let mut command = millpond();
     command.current_dir(folder);
     let done = command
