@@ -198,7 +198,7 @@ fn what_is_wrong_is_refused_by_name() {
     copy["copy"] = json!({"map": 1, "time": far << 16, "origin": 1});
     check(cluster.node("a"), copy.clone(), &["60 s ahead", "node \"a\""]);
     let (status, answer) = cluster.node("a").call("features.upsert", &copy);
-    assert_eq!((status, answer["code"].as_u64()), (503, Some(30116)), "{answer}");
+    assert_eq!((status, answer["code"].as_u64()), (503, Some(30117)), "{answer}");
     // It moves no clock: upserts of this server are taken by the others.
     upsert(cluster.node("a"), &upsert_call(&[1, 2, 3, 4], 1.0));
     copy["copy"]["map"] = json!(9);
