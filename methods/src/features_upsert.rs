@@ -257,7 +257,7 @@ pub(crate) fn note_missed<'n>(
 
 fn refused(error: &Error) -> Status {
     let code = match error {
-        Error::Argument { name: "keys", .. } if error.to_string().contains("at most") => Code::TooLarge,
+        Error::TooLarge { .. } => Code::TooLarge,
         _ => Code::BadArgument,
     };
     Status::new(code, error.to_string())

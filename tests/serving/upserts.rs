@@ -3,6 +3,9 @@
 use crate::harness::{Frames, Http, Millpond, millpond};
 use crate::serving::resp::Redis;
 use crate::serving::versions::{DIM, ROWS, write_version};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use millpond_engines_features::UPSERT_BYTES_MAX;
 use millpond_wire_payload::{Encoding, Payload};
 use millpond_wire_schema::{Field as _, features_upsert};
 use serde_json::{Value, json};
@@ -134,7 +137,7 @@ fn every_protocol_sees_an_upsert_and_a_kill_loses_none() {
 #[test]
 fn what_is_wrong_is_refused_by_name_and_a_full_overlay_says_what_to_do() {
     let folder = folder("durability = \"memory\"\nbytes_max = 140");
-    let server = Millpond::start(folder.path(), &[]);
+    let server = Millpond::start(folder.path(), &["server.frame_bytes_max=33554432"]);
     let refused = |payload: Value, code: u64, words: &[&str]| {
         let (_, answer) = server.call("features.upsert", &payload);
         assert_eq!(answer["code"], json!(code), "{answer}");
@@ -164,6 +167,16 @@ fn what_is_wrong_is_refused_by_name_and_a_full_overlay_says_what_to_do() {
         &["numbers"],
     );
     refused(json!({"table": "films", "values": []}), 10009, &["keys"]);
+    // More than one record of the log may have is too large; what only sounds like it is not.
+    let many = STANDARD.encode(vec![0; UPSERT_BYTES_MAX + 8]);
+    refused(
+        json!({"table": "films", "remove": many, "base64": true}),
+        30110,
+        &["at most 16777216 bytes", "16777224", "send fewer keys"],
+    );
+    let mut columns = of("films", &[1], &[0.0]);
+    columns["columns"] = json!(["at most"]);
+    refused(columns, 30104, &["at most", "vector"]);
 
     assert_eq!(upsert(&server, &[1, 2], 5.0).0, 200);
     let (status, answer) = upsert(&server, &[3], 5.0);

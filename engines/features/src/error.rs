@@ -108,6 +108,14 @@ pub enum Error {
         /// What was given.
         found: String,
     },
+    /// An upsert has more than fits one record of the log.
+    #[error("keys: expected at most {max} bytes of rows and keys in a call, found {bytes}; send fewer keys")]
+    TooLarge {
+        /// What its rows and keys take.
+        bytes: usize,
+        /// The limit.
+        max: usize,
+    },
     /// A delta cannot be opened on its base.
     #[error(
         "{} is a delta on version {version}, which does not go with it: {problem}; restore that version, or build this one again",

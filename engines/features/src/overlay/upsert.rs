@@ -93,7 +93,8 @@ impl Upsert {
     /// remove.
     ///
     /// # Errors
-    /// [`Error::Argument`] names what does not fit, [`Error::NotFinite`] the number that the table's schema refuses.
+    /// [`Error::Argument`] names what does not fit, [`Error::NotFinite`] the number that the table's schema refuses;
+    /// [`Error::TooLarge`] is for a call of more than [`UPSERT_BYTES_MAX`] bytes.
     pub fn new(
         base: &Arc<Table>,
         keys: Vec<u64>,
@@ -242,12 +243,13 @@ fn check_size((keys, remove): (&[u64], &[u64]), rows_bytes: usize) -> Result<(),
         return Err(Error::argument("keys", expected, "none"));
     }
     let bytes = rows_bytes.saturating_add((keys.len() + remove.len()).saturating_mul(8));
-    if bytes > UPSERT_BYTES_MAX {
-        let expected =
-            format!("at most {UPSERT_BYTES_MAX} bytes of rows and keys in a call; send fewer keys");
-        return Err(Error::argument("keys", expected, format!("{bytes} bytes")));
+    match bytes > UPSERT_BYTES_MAX {
+        true => Err(Error::TooLarge {
+            bytes,
+            max: UPSERT_BYTES_MAX,
+        }),
+        false => Ok(()),
     }
-    Ok(())
 }
 
 /// Rows that vary in length, each behind its own length.
