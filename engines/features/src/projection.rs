@@ -8,8 +8,6 @@ use crate::error::Error;
 use crate::rows::{self, Row};
 use crate::schema::{Column, Numbers, Schema};
 
-/// Characters of an unknown name that an error shows.
-const NAME_CHARS_SHOWN: usize = 64;
 /// Numbers converted at a time.
 const STEP: usize = 64;
 
@@ -151,22 +149,9 @@ impl Projection {
             return Ok(all);
         }
         let mut columns: Vec<Source> = Vec::with_capacity(names.len().min(schema.columns.len()));
-        for name in names {
-            let name = name.as_ref();
-            let at = schema.columns.iter().position(|column| column.name == name);
-            if let Some(column) = at.and_then(|at| schema.columns.get(at)) {
-                answered.check(column)?;
-            }
-            let Some(source) = at.and_then(|at| all.columns.get(at)) else {
-                let known: Vec<&str> = schema.columns.iter().map(|column| &*column.name).collect();
-                let expected = format!("some of {known:?}");
-                return Err(Error::argument("columns", expected, format!("{:?}", shown(name))));
-            };
-            if columns.iter().any(|other| other.begin == source.begin) {
-                let found = format!("{name:?} twice");
-                return Err(Error::argument("columns", "different names", found));
-            }
-            columns.push(*source);
+        for (column, begin) in schema.select(names)? {
+            answered.check(column)?;
+            columns.extend(all.columns.iter().find(|source| source.begin == begin));
         }
         Ok(Projection {
             row_bytes: columns.iter().map(|source| source.bytes).sum(),
@@ -241,11 +226,6 @@ impl Projection {
             out = left;
         }
     }
-}
-
-/// The beginning of a name that is none.
-fn shown(name: &str) -> String {
-    name.chars().take(NAME_CHARS_SHOWN).collect()
 }
 
 /// Writes numbers in another form.

@@ -20,6 +20,8 @@ pub const ROW_BYTES_MAX: usize = DIM_MAX * 4;
 pub(crate) const START_BYTES: usize = 6;
 const COLUMNS_MAX: usize = 256;
 const NAME_BYTES_MAX: usize = 128;
+/// What an error has of a name that no column has.
+const NAME_CHARS_SHOWN: usize = 64;
 pub(crate) const SCALE_BYTES: usize = 4;
 
 /// How the numbers of a column are stored.
@@ -198,6 +200,36 @@ impl Schema {
     /// The first column of bytes, if there is any.
     pub fn bytes_column(&self) -> Option<&Column> {
         self.columns.iter().find(|column| column.numbers.is_bytes())
+    }
+
+    /// The columns of these names, in their order, and where each begins among the bytes of a row.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for a name that no column has, or that comes twice.
+    pub(crate) fn select(&self, names: &[impl AsRef<str>]) -> Result<Vec<(&Column, usize)>, Error> {
+        // A caller may name anything, and as much of it as a call holds.
+        let mut selected: Vec<(&Column, usize)> = Vec::with_capacity(names.len().min(self.columns.len()));
+        for name in names {
+            let name = name.as_ref();
+            let mut begin = 0;
+            let found = self.columns.iter().find(|column| {
+                let is_it = column.name == name;
+                begin += if is_it { 0 } else { column.bytes() };
+                is_it
+            });
+            let Some(column) = found else {
+                let known: Vec<&str> = self.columns.iter().map(|column| &*column.name).collect();
+                let shown: String = name.chars().take(NAME_CHARS_SHOWN).collect();
+                let expected = format!("some of {known:?}");
+                return Err(Error::argument("columns", expected, format!("{shown:?}")));
+            };
+            if selected.iter().any(|(other, _)| other.name == column.name) {
+                let found = format!("{name:?} twice");
+                return Err(Error::argument("columns", "different names", found));
+            }
+            selected.push((column, begin));
+        }
+        Ok(selected)
     }
 
     /// What a row has, for people.

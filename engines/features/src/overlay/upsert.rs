@@ -125,11 +125,7 @@ impl Upsert {
         }
         let mut stored = Vec::with_capacity(keys.len() * named.row_bytes());
         for (&key, row) in keys.iter().zip(values.chunks_exact(dim.max(1))) {
-            rows::encode(&named, row, &mut stored).map_err(|unfit| Error::NotFinite {
-                key,
-                position: unfit.position,
-                value: unfit.value,
-            })?;
+            rows::encode(&named, row, &mut stored).map_err(|unfit| unfit.of(key))?;
         }
         Ok(Upsert {
             keys,
@@ -304,43 +300,20 @@ fn check_numbers(named: &Schema, keys: &[u64], rows: &[u8]) -> Result<(), Error>
 }
 
 /// The schema of the named columns alone, and where they lie in a row; nothing where they are the whole row.
-fn named(schema: &Schema, columns: &[impl AsRef<str>]) -> Result<(Schema, Option<Parts>), Error> {
-    if columns.is_empty() {
+fn named(schema: &Schema, names: &[impl AsRef<str>]) -> Result<(Schema, Option<Parts>), Error> {
+    if names.is_empty() {
         return Ok((schema.clone(), None));
     }
-    let mut named = Schema {
-        columns: Vec::with_capacity(columns.len().min(schema.columns.len())),
+    let (mut columns, mut parts) = (Vec::new(), Vec::new());
+    for (column, offset) in schema.select(names)? {
+        columns.push(column.clone());
+        parts.push((offset, column.bytes()));
+    }
+    let named = Schema {
+        columns,
         default_row: None,
         ..schema.clone()
     };
-    let mut parts = Vec::new();
-    for name in columns {
-        let name = name.as_ref();
-        let mut offset = 0;
-        let found = schema.columns.iter().find(|column| {
-            let is_it = column.name == name;
-            offset += if is_it { 0 } else { column.bytes() };
-            is_it
-        });
-        let Some(column) = found else {
-            let names: Vec<&str> = schema.columns.iter().map(|column| &*column.name).collect();
-            let shown: String = name.chars().take(64).collect();
-            return Err(Error::argument(
-                "columns",
-                format!("some of {names:?}"),
-                format!("{shown:?}"),
-            ));
-        };
-        if named.columns.contains(column) {
-            return Err(Error::argument(
-                "columns",
-                "different names",
-                format!("{name:?} twice"),
-            ));
-        }
-        named.columns.push(column.clone());
-        parts.push((offset, column.bytes()));
-    }
     Ok((named, Some(parts)))
 }
 
