@@ -16,7 +16,7 @@ pub use rows::{Header, RowType, Rows};
 pub use template::Template;
 
 use crate::declare::{either, schema};
-use crate::field::{Block, Bool, Bytes, Field, List, Optional, OrDefault, Text, UInt};
+use crate::field::{Block, Bool, Bytes, Field, List, Optional, OrDefault, Text, UInt, one_of};
 use crate::payload::{Encoder, Number as _, PayloadError, Read, Reader};
 
 /// Tables one call may ask.
@@ -108,7 +108,7 @@ pub enum Pool {
 }
 
 impl Pool {
-    const NAMES: [(Pool, &str); 4] = [
+    const ALL: [(Pool, &str); 4] = [
         (Pool::None, "none"),
         (Pool::Sum, "sum"),
         (Pool::Mean, "mean"),
@@ -120,19 +120,19 @@ impl Field for Pool {
     type Of<'a> = Pool;
 
     fn notation() -> String {
-        "\"none\", \"sum\", \"mean\" or \"max\"".to_owned()
+        one_of(Pool::ALL.into_iter().map(|(_, name)| name))
     }
 
     fn read(reader: &mut Reader<'_>) -> Read<Pool> {
         let text = reader.text()?;
-        let known = Pool::NAMES.iter().find(|(_, name)| *name == text);
+        let known = Pool::ALL.iter().find(|(_, name)| *name == text);
         known
             .map(|(pool, _)| *pool)
             .ok_or_else(|| PayloadError::invalid(format!("{text:?}"), Pool::notation()))
     }
 
     fn write(value: &Pool, out: &mut Encoder<'_>) {
-        let named = Pool::NAMES.iter().find(|(pool, _)| pool == value);
+        let named = Pool::ALL.iter().find(|(pool, _)| pool == value);
         out.text(named.map_or("none", |(_, name)| name));
     }
 

@@ -56,6 +56,15 @@ pub trait Field {
     }
 }
 
+/// How the documentation writes one of some words: `"a", "b" or "c"`.
+pub(crate) fn one_of<'n>(names: impl IntoIterator<Item = &'n str>) -> String {
+    let mut words: Vec<String> = names.into_iter().map(|name| format!("{name:?}")).collect();
+    match words.pop() {
+        Some(last) if !words.is_empty() => format!("{} or {last}", words.join(", ")),
+        last => last.unwrap_or_default(),
+    }
+}
+
 /// One key of a payload, for the documentation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Key {

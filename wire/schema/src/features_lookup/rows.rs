@@ -4,7 +4,7 @@
 use super::Missing;
 use crate::Key;
 use crate::declare::{Slot, fill, key, notation, other, take};
-use crate::field::{Block, Bytes, Field, List, Optional, OrDefault, UInt, Within};
+use crate::field::{Block, Bytes, Field, List, Optional, OrDefault, UInt, Within, one_of};
 use crate::infer::{Data, ElementType, read_elements, write_elements};
 use crate::payload::{Encoder, PayloadError, Read, Reader};
 use millpond_tensor::{bf16, f16};
@@ -83,7 +83,7 @@ impl Field for RowType {
     type Of<'a> = RowType;
 
     fn notation() -> String {
-        "\"f32\", \"f64\", \"f16\", \"bf16\", \"u8\" or \"none\"".to_owned()
+        one_of(RowType::ALL.into_iter().map(|(_, name)| name))
     }
 
     fn read(reader: &mut Reader<'_>) -> Read<RowType> {
