@@ -366,3 +366,34 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
     }
     Ok(built)
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use millpond_engines_features::Numbers;
+
+    /// The help of an argument of `build`.
+    fn help(argument: &str) -> String {
+        let command = Build::augment_args(clap::Command::new("build"));
+        let mut found = command.get_arguments();
+        let found = found.find(|found| found.get_long() == Some(argument)).unwrap();
+        found.get_help().unwrap().to_string()
+    }
+
+    #[test]
+    fn the_help_of_build_names_every_format_and_every_type() {
+        let check = |argument, name: &str| {
+            let help = help(argument);
+            let mut words = help.split(|mark: char| !mark.is_alphanumeric() && mark != '_');
+            assert!(words.any(|word| word == name), "{name} is not in {help}");
+        };
+        Format::all()
+            .iter()
+            .for_each(|format| check("format", format.name()));
+        for (name, numbers) in Numbers::ALL {
+            // Both kinds of bytes are written "bytes".
+            check("type", if numbers.is_bytes() { "bytes" } else { name });
+        }
+    }
+}
