@@ -204,6 +204,41 @@ fn without_the_others_a_node_answers_after_a_while() {
     }
 }
 
+#[test]
+fn a_table_that_is_full_keeps_no_row_of_another_from_a_node() {
+    let mut cluster = Cluster::start_fresh(&NAMES, 2, "");
+    for name in NAMES {
+        cluster.node(name).signal("KILL");
+        // It comes before the other table, and holds a hundred rows of it at node "b".
+        make_table(&cluster.path(name).join("actors"), 1, |_| true);
+        let bytes_max = if name == "b" { 10_000 } else { 1 << 20 };
+        cluster.configure_fresh(name, "upsert_acks = 1\ncatch_up_ms_max = 1000\n");
+        let file = cluster.path(name).join("millpond.toml");
+        let mut text = std::fs::read_to_string(&file).unwrap();
+        text.push_str(&format!(
+            "[features.actors]\npath = \"actors\"\nspread = true\n[features.actors.overlay]\npath = \"fresh-actors\"\n\
+             durability = \"logged\"\nbytes_max = {bytes_max}\n"
+        ));
+        std::fs::write(&file, text).unwrap();
+    }
+    cluster.restart("a");
+    let many: Vec<u64> = (0..300).collect();
+    let mut actors = upsert_call(&many, 7.0);
+    actors["table"] = json!("actors");
+    upsert(cluster.node("a"), &actors);
+    upsert(cluster.node("a"), &upsert_call(&keys(), 7.0));
+    cluster.restart("b");
+    let b = cluster.node("b");
+    b.wait_for_metric("millpond_overlay_entries{table=\"films\"} 30");
+    let log = || std::fs::read_to_string(cluster.path("b").join("log")).unwrap();
+    let until = limit();
+    while !log().contains("the overlay is full: its rows take") {
+        assert!(Instant::now() < until, "{}", log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert!(metric(b, "millpond_overlay_entries{table=\"actors\"}") < 300);
+}
+
 /// Two replicas are full of rows that the other one misses: stale rows are better than none, and the same ones are better than
 /// either's in turn.
 #[test]

@@ -250,11 +250,12 @@ impl Peer {
         }
     }
 
-    /// Takes what the node says that this one missed; of all tables all that it has, where that is wanted.
+    /// Takes what the node says that this one missed; of all tables all that it has, where that is wanted. A table that cannot be
+    /// taken is the error once the others are.
     fn take_all(&mut self, wants_all: bool, named: &[missed::Missed<'_>]) -> Result<(), TakeError> {
         let following = Arc::clone(&self.following);
         let (began, map) = (Instant::now(), following.map_version());
-        let mut count = 0;
+        let (mut count, mut failed) = (0, None);
         for table in &following.tables {
             let named = named.iter().find(|missed| missed.table == *table);
             let from = match (wants_all, named) {
@@ -262,9 +263,16 @@ impl Peer {
                 (false, Some(missed)) => missed.from.saturating_sub(1),
                 (false, None) => continue,
             };
-            let (sequence, rows) = self.take(table, from)?;
-            count += rows;
-            self.seen.insert(table.clone(), sequence);
+            match self.take(table, from) {
+                Ok((sequence, rows)) => {
+                    count += rows;
+                    self.seen.insert(table.clone(), sequence);
+                }
+                Err(error @ TakeError::Link(_)) => return Err(error),
+                Err(error) if following.shared.calls.is_stopping() => return Err(error),
+                // A table that is full keeps no row of another one from this node.
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
         for missed in named
             .iter()
@@ -272,6 +280,9 @@ impl Peer {
         {
             // It takes none of them here.
             self.seen.insert(missed.table.to_string(), missed.to);
+        }
+        if let Some(error) = failed {
+            return Err(error);
         }
         following.change(|standings| {
             standings.lacks_nothing(&self.node.name);
