@@ -8,6 +8,7 @@ use crate::databases::{Database, Holds, Keys};
 use crate::form::Form;
 use millpond_wire_frame::{Encoding, RespReply, RespWords};
 use millpond_wire_payload::{Encoder, Payload, PayloadError, Read, Token};
+use millpond_wire_schema::features_lookup::RowType;
 use millpond_wire_schema::{FeaturesLookup, Method as _};
 
 /// The head of a block of bytes with a 32-bit length, msgpack's bin 32.
@@ -16,15 +17,15 @@ const BIN32: [u8; 5] = [0xc6, 0, 0, 0, 0];
 const ARRAY32: [u8; 5] = [0xdd, 0, 0, 0, 0];
 
 pub(super) fn get(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
-    look_up(asking, words, "u8", write_rows)
+    look_up(asking, words, RowType::U8, write_rows)
 }
 
 pub(super) fn mget(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
-    look_up(asking, words, "u8", write_array)
+    look_up(asking, words, RowType::U8, write_array)
 }
 
 pub(super) fn exists(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
-    look_up(asking, words, "none", |answer, form, reply| {
+    look_up(asking, words, RowType::None, |answer, form, reply| {
         let found = found(answer, form.asked.count)?;
         reply.integer(found.filter(|found| *found).count() as i64);
         Ok(())
@@ -32,7 +33,7 @@ pub(super) fn exists(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<As
 }
 
 pub(super) fn strlen(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
-    look_up(asking, words, "u8", |answer, form, reply| {
+    look_up(asking, words, RowType::U8, |answer, form, reply| {
         let rows = Rows::read(answer, form.asked.count)?;
         let bytes = rows.each().map(|row| row.map_or(0, <[u8]>::len));
         bytes.for_each(|bytes| reply.integer(bytes as i64));
@@ -41,7 +42,7 @@ pub(super) fn strlen(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<As
 }
 
 pub(super) fn kind(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
-    look_up(asking, words, "none", |answer, form, reply| {
+    look_up(asking, words, RowType::None, |answer, form, reply| {
         for found in found(answer, form.asked.count)? {
             reply.status(if found { "string" } else { "none" });
         }
@@ -68,7 +69,7 @@ pub(super) fn join(asking: &mut Asking<'_>, words: RespWords<'_>) -> bool {
 fn look_up(
     asking: &mut Asking<'_>,
     words: RespWords<'_>,
-    row_type: &str,
+    row_type: RowType,
     write: Write,
 ) -> Result<Asked, String> {
     let Some(database) = asking.database else {
@@ -80,7 +81,7 @@ fn look_up(
     out.key("table");
     out.text(&database.name);
     out.key("type");
-    out.text(row_type);
+    out.text(row_type.as_str());
     match keys {
         Keys::Decimal | Keys::Raw => {
             out.key("keys");
