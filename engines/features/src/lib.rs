@@ -68,7 +68,7 @@ pub use counts::Begun;
 pub use error::Error;
 pub use hash::text_key;
 pub use lookup::Pool;
-pub use millpond_wal::{Durability, Error as LogError, QueueError};
+pub use millpond_wal::{Durability, QueueError};
 pub use node_share::NodeShare;
 pub use overlay::{
     Fold, Folded, FreshPage, FreshRow, Overlay, OverlayRecovery, OverlaySection, Settled, Stamp,
