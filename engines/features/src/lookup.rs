@@ -374,7 +374,8 @@ fn each_in<'a, const KEYS: usize, const LAYERS: usize>(
     count
 }
 
-/// The bag that rows are being added to.
+/// The bag that rows are being added to. Rows that came from several nodes are pooled in `wire/schema` (`Pooled`) by the same
+/// additions in the same order; crates that know no engine cannot use this. A test of `methods` holds the two together.
 struct Bag<'a> {
     /// The key number at which the next bag begins.
     end: usize,

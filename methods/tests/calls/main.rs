@@ -4,5 +4,6 @@
 mod ahead;
 mod answers;
 mod moved;
+mod pooling;
 mod rig;
 mod sweep;

@@ -106,6 +106,8 @@ impl Pooled {
         out
     }
 
+    /// Pools one bag as a table does (`Bag` in `engines/features`), which this crate may not use. A test of `methods` holds the two
+    /// together.
     fn bag(&self, rows: &Unpooled<'_>, keys: std::ops::Range<usize>, pooled: &mut [f32]) {
         let mut count = 0_u32;
         for key in keys.filter(|key| rows.is_found(*key)) {
