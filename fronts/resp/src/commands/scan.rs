@@ -6,9 +6,10 @@
 
 use super::{Asked, Asking, SYNTAX, integer};
 use crate::databases::{Database, Holds, Keys};
+use crate::form::Form;
 use crate::glob::matches;
-use millpond_wire_frame::{Encoding, RespWords};
-use millpond_wire_payload::{Encoder, PayloadError, Read};
+use millpond_wire_frame::{Encoding, RespReply, RespWords};
+use millpond_wire_payload::{Encoder, Payload, PayloadError, Read};
 use millpond_wire_schema::features_scan::{Answer, Cursor, LIMIT_MAX};
 use millpond_wire_schema::{FeaturesScan, Field as _, Method as _};
 use std::sync::Arc;
@@ -36,82 +37,110 @@ pub(super) fn scan(asking: &mut Asking<'_>, mut words: RespWords<'_>) -> Result<
         .next()
         .and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
     let cursor: u64 = cursor.ok_or("ERR invalid cursor")?;
-    let (mut count, mut pattern, mut is_string) = (COUNT, None, true);
-    while let Some(option) = words.next() {
-        let value = words.next().ok_or(SYNTAX)?;
-        match option {
-            option if option.eq_ignore_ascii_case(b"count") => {
-                count = integer(value).ok_or("ERR value is not an integer or out of range")?;
-                if count < 1 {
-                    return Err(SYNTAX.to_owned());
-                }
-            }
-            option if option.eq_ignore_ascii_case(b"match") && value.len() > PATTERN_BYTES_MAX => {
-                return Err(format!(
-                    "ERR the pattern has {} bytes; at most {PATTERN_BYTES_MAX} are matched",
-                    value.len()
-                ));
-            }
-            option if option.eq_ignore_ascii_case(b"match") => {
-                pattern = Some(value).filter(|pattern| *pattern != b"*")
-            }
-            option if option.eq_ignore_ascii_case(b"type") => is_string = value.eq_ignore_ascii_case(TYPE),
-            _ => return Err(SYNTAX.to_owned()),
-        }
-    }
-    let limit_max = match (is_string, pattern) {
-        // Of another type there is no key.
-        (false, _) => 1,
-        (true, Some(_)) => MATCHED_MAX,
-        (true, None) => LIMIT_MAX,
-    };
-    let limit = usize::try_from(count).unwrap_or(limit_max).min(limit_max);
+    let options = Options::read(words)?;
     let scanned = Arc::clone(asking.scanned.get_or_init(Arc::default));
     let number = asking.database.map_or(0, |database| database.number);
     let cursor = (cursor > 0).then(|| match scanned.of(number, cursor) {
         Some(whole) => whole.to_bytes(),
         None => cursor.to_le_bytes().to_vec(),
     });
-    ask(asking, cursor, limit);
+    ask(asking, cursor, options.limit());
     Ok(Asked {
         scanned: Some(scanned),
-        count: usize::from(is_string),
-        text: pattern.map(Arc::from),
-        ..Asked::of(FeaturesScan::NAME, |answer, form, reply| {
-            let page = Answer::decode(answer)?.0;
-            let Some(Database {
-                number,
-                holds: Holds::Table(keys),
-                ..
-            }) = form.database
-            else {
-                return Ok(());
-            };
-            let pattern = form.asked.text.as_deref();
-            let is_wanted = |word: &[u8]| pattern.is_none_or(|pattern| matches(pattern, word));
-            let mut word = Vec::with_capacity(20);
-            let mut wanted = |key: &u64| {
-                Keys::write(*keys, *key, &mut word);
-                form.asked.count > 0 && is_wanted(&word)
-            };
-            let found: Vec<u64> = page.keys.into_iter().filter(|key| wanted(key)).collect();
-            let next = match form.asked.count {
-                0 => None,
-                _ => read(page.cursor.as_deref())?,
-            };
-            if let Some(scanned) = &form.asked.scanned {
-                scanned.keep(*number, next);
-            }
-            reply.array(2);
-            reply.bulk(next.map_or(0, Cursor::to_number).to_string().as_bytes());
-            reply.array(found.len());
-            for key in found {
-                Keys::write(*keys, key, &mut word);
-                reply.bulk(&word);
-            }
-            Ok(())
-        })
+        count: usize::from(options.is_string),
+        text: options.pattern.map(Arc::from),
+        ..Asked::of(FeaturesScan::NAME, write_page)
     })
+}
+
+/// What stands behind a cursor.
+struct Options<'w> {
+    count: i64,
+    /// Where it is not "*".
+    pattern: Option<&'w [u8]>,
+    is_string: bool,
+}
+
+impl<'w> Options<'w> {
+    fn read(mut words: RespWords<'w>) -> Result<Options<'w>, String> {
+        let mut read = Options {
+            count: COUNT,
+            pattern: None,
+            is_string: true,
+        };
+        while let Some(option) = words.next() {
+            let value = words.next().ok_or(SYNTAX)?;
+            match option {
+                option if option.eq_ignore_ascii_case(b"count") => {
+                    read.count = integer(value).ok_or("ERR value is not an integer or out of range")?;
+                    if read.count < 1 {
+                        return Err(SYNTAX.to_owned());
+                    }
+                }
+                option if option.eq_ignore_ascii_case(b"match") && value.len() > PATTERN_BYTES_MAX => {
+                    return Err(format!(
+                        "ERR the pattern has {} bytes; at most {PATTERN_BYTES_MAX} are matched",
+                        value.len()
+                    ));
+                }
+                option if option.eq_ignore_ascii_case(b"match") => {
+                    read.pattern = Some(value).filter(|pattern| *pattern != b"*");
+                }
+                option if option.eq_ignore_ascii_case(b"type") => {
+                    read.is_string = value.eq_ignore_ascii_case(TYPE);
+                }
+                _ => return Err(SYNTAX.to_owned()),
+            }
+        }
+        Ok(read)
+    }
+
+    /// Keys of a page at most.
+    fn limit(&self) -> usize {
+        let limit_max = match (self.is_string, self.pattern) {
+            // Of another type there is no key.
+            (false, _) => 1,
+            (true, Some(_)) => MATCHED_MAX,
+            (true, None) => LIMIT_MAX,
+        };
+        usize::try_from(self.count).unwrap_or(limit_max).min(limit_max)
+    }
+}
+
+/// The next cursor, and the keys of a page that are wanted.
+fn write_page(answer: &Payload<'_>, form: &Form, reply: &mut RespReply<'_>) -> Read<()> {
+    let page = Answer::decode(answer)?.0;
+    let Some(Database {
+        number,
+        holds: Holds::Table(keys),
+        ..
+    }) = form.database
+    else {
+        return Ok(());
+    };
+    let pattern = form.asked.text.as_deref();
+    let is_wanted = |word: &[u8]| pattern.is_none_or(|pattern| matches(pattern, word));
+    let mut word = Vec::with_capacity(20);
+    let mut wanted = |key: &u64| {
+        Keys::write(*keys, *key, &mut word);
+        form.asked.count > 0 && is_wanted(&word)
+    };
+    let found: Vec<u64> = page.keys.into_iter().filter(|key| wanted(key)).collect();
+    let next = match form.asked.count {
+        0 => None,
+        _ => read(page.cursor.as_deref())?,
+    };
+    if let Some(scanned) = &form.asked.scanned {
+        scanned.keep(*number, next);
+    }
+    reply.array(2);
+    reply.bulk(next.map_or(0, Cursor::to_number).to_string().as_bytes());
+    reply.array(found.len());
+    for key in found {
+        Keys::write(*keys, key, &mut word);
+        reply.bulk(&word);
+    }
+    Ok(())
 }
 
 pub(super) fn size(asking: &mut Asking<'_>, _: RespWords<'_>) -> Result<Asked, String> {
