@@ -68,17 +68,32 @@ impl Found {
         let Ok(said) = record::decode(record.kind, record.body) else {
             return;
         };
-        if let Said::Kept { copied, .. } = said {
-            self.copied = self.copied.max(copied);
+        let said = self.note(said, record.sequence, last);
+        let (said, written) = said.upserted(record.sequence).unwrap_or((said, record.sequence));
+        // What is kept was written before, and may be nowhere else.
+        let written = written.min(record.sequence);
+        if written > last {
+            return;
         }
-        let said = match said {
+        self.segments.note(record.segment, said);
+        self.time_ms = self.time_ms.max(said.time_ms());
+        self.change(said, written, layout);
+    }
+
+    /// Takes in what counts wherever it stands, and bounds what a fold says by the record's own sequence.
+    fn note<'r>(&mut self, said: Said<'r>, at: u64, last: u64) -> Said<'r> {
+        match said {
+            Said::Kept { copied, .. } => {
+                self.copied = self.copied.max(copied);
+                said
+            }
             Said::Folded {
                 time_ms,
                 sequence,
                 before_ms,
             } => {
                 // What comes behind it was not folded, whatever it says.
-                let sequence = sequence.min(record.sequence);
+                let sequence = sequence.min(at);
                 // Counts where it is left out, too: segments may be gone for it.
                 self.folded = self.folded.or_further(sequence, before_ms);
                 Said::Folded {
@@ -88,20 +103,16 @@ impl Found {
                 }
             }
             // Where it comes first behind the last group that is certain, all that it is about is before it, and true whether it stays.
-            Said::Settled { settled, .. } if record.sequence <= last.saturating_add(1) => {
+            Said::Settled { settled, .. } if at <= last.saturating_add(1) => {
                 self.settled = self.settled.max(settled);
                 said
             }
             said => said,
-        };
-        let (said, written) = said.upserted(record.sequence).unwrap_or((said, record.sequence));
-        // What is kept was written before, and may be nowhere else.
-        let written = written.min(record.sequence);
-        if written > last {
-            return;
         }
-        self.segments.note(record.segment, said);
-        self.time_ms = self.time_ms.max(said.time_ms());
+    }
+
+    /// Does to the entries what a record says, which was written first at that sequence.
+    fn change(&mut self, said: Said<'_>, written: u64, layout: u64) {
         match said {
             Said::Kept { .. } | Said::Settled { .. } => {}
             Said::Folded {
