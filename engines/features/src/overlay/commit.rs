@@ -18,7 +18,7 @@ use super::index::{Entry, Index, Writer};
 use super::record::{Said, Written};
 use super::stamp::Stamp;
 use super::stored::{self, StoredRows, VARYING};
-use super::upsert::{Job, Upsert, UpsertError, Upserted};
+use super::upsert::{Job, Parts, Upsert, UpsertError, Upserted};
 
 /// A group is cut here, so that the first upsert of a long queue does not wait for all of it.
 const GROUP_BYTES_MAX: usize = 4 << 20;
@@ -251,45 +251,14 @@ impl Committer {
         };
         let rows = match &upsert.parts {
             None => upsert.rows,
-            Some(parts) => {
-                let part_bytes: usize = parts.iter().map(|(_, bytes)| bytes).sum();
-                let mut rows = Vec::with_capacity(upsert.keys.len() * self.row_bytes);
-                // A key may come twice in one upsert.
-                let mut own = Ahead::new();
-                for (&key, part) in upsert
-                    .keys
-                    .iter()
-                    .zip(upsert.rows.chunks_exact(part_bytes.max(1)))
-                {
-                    let known = own.get(&key).or_else(|| ahead.get(&key));
-                    let mut row = match known {
-                        Some(row) => row.clone().unwrap_or_else(|| upsert.base.row_of_absent()),
-                        None => upsert
-                            .base
-                            .fresh_row(key)
-                            .unwrap_or_else(|| upsert.base.row_of_absent()),
-                    };
-                    let mut part = part;
-                    for &(offset, bytes) in parts {
-                        let Some((new, rest)) = part.split_at_checked(bytes) else {
-                            break;
-                        };
-                        if let Some(old) = row.get_mut(offset..offset + bytes) {
-                            old.copy_from_slice(new);
-                        }
-                        part = rest;
-                    }
-                    rows.extend_from_slice(&row);
-                    own.insert(key, Some(row));
-                }
-                // What is gone of a file that was cut reads as zeros, which must not become rows.
-                if let Err(error) = upsert.base.check_whole() {
+            Some(parts) => match self.whole_rows(&upsert, parts, ahead) {
+                Ok(rows) => rows,
+                Err(error) => {
                     drop(upsert);
                     reply.send(Err(UpsertError::Base(Arc::new(error))));
                     return None;
                 }
-                rows
-            }
+            },
         };
         for (&key, row) in upsert.keys.iter().zip(StoredRows::new(self.row_bytes, &rows)) {
             ahead.insert(key, Some(row.to_vec()));
@@ -302,6 +271,41 @@ impl Committer {
             stamp,
             newer,
         })
+    }
+
+    /// The rows of an upsert of some columns with the columns that it does not have.
+    fn whole_rows(
+        &self,
+        upsert: &Upsert,
+        parts: &Parts,
+        ahead: &Ahead,
+    ) -> Result<Vec<u8>, crate::error::Error> {
+        let part_bytes: usize = parts.iter().map(|(_, bytes)| bytes).sum();
+        let mut rows = Vec::with_capacity(upsert.keys.len() * self.row_bytes);
+        // A key may come twice in one upsert.
+        let mut own = Ahead::new();
+        let given = upsert.rows.chunks_exact(part_bytes.max(1));
+        for (&key, mut part) in upsert.keys.iter().zip(given) {
+            let row = match own.get(&key).or_else(|| ahead.get(&key)) {
+                Some(row) => row.clone(),
+                None => upsert.base.fresh_row(key),
+            };
+            let mut row = row.unwrap_or_else(|| upsert.base.row_of_absent());
+            for &(offset, bytes) in parts {
+                let Some((new, rest)) = part.split_at_checked(bytes) else {
+                    break;
+                };
+                if let Some(old) = row.get_mut(offset..offset + bytes) {
+                    old.copy_from_slice(new);
+                }
+                part = rest;
+            }
+            rows.extend_from_slice(&row);
+            own.insert(key, Some(row));
+        }
+        // What is gone of a file that was cut reads as zeros, which must not become rows.
+        upsert.base.check_whole()?;
+        Ok(rows)
     }
 
     fn said<'a>(&self, accepted: &'a Accepted, time_ms: u64) -> Said<'a> {
