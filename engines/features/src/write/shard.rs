@@ -9,7 +9,7 @@ use std::io::{Seek, Write};
 use std::path::{Path, PathBuf};
 
 use super::Duplicates;
-use super::arrange::{Identity, Kept, Keys};
+use super::arrange::{Arrangement, Identity, Kept, Keys};
 use super::behind::Behind;
 use super::gather::InMemory;
 use super::incoming::{Incoming, Rows, Shape};
@@ -193,9 +193,6 @@ impl ShardWriter {
             arrangement.lengths = Some(lengths);
         }
         let mut file = File::create_new(&path).map_err(Error::io("create", &path))?;
-        let mut out = Behind::new(&mut file);
-        out.write_all(&[0; HEADER_BYTES])
-            .map_err(Error::io("write", &path))?;
         let (mut added, mut removed) = (0, 0);
         let mut kept = |key: u64, row: &[u8]| {
             let is_there = base.is_some_and(|base| base.contains(key));
@@ -208,28 +205,14 @@ impl ShardWriter {
             Some(_) => Some(&mut kept),
             None => None,
         };
-        let chunks = rows.in_memory();
-        let in_memory = chunks
-            .as_deref()
-            .and_then(|chunks| InMemory::new(chunks, rows.slot_bytes()));
-        let mut header = match in_memory {
-            Some(rows) => arrangement.write_gathered(identity, rows, &taken_out, &mut out, &path, kept)?,
-            None => {
-                let mut slots = |visit: &mut dyn FnMut(&[u8])| rows.each_but(&taken_out, visit);
-                arrangement.write(identity, memory_bytes, &mut out, &path, &mut slots, kept)?
-            }
+        let mut arranged = Arranged {
+            arrangement,
+            rows: &mut rows,
+            taken_out: &taken_out,
+            memory_bytes,
+            path: &path,
         };
-        if is_varying {
-            let mut records = |visit: &mut dyn FnMut(Record<'_>)| rows.each_record(&taken_out, visit);
-            varying::write_heap(
-                &arrangement,
-                &mut header,
-                memory_bytes,
-                &mut out,
-                &path,
-                &mut records,
-            )?;
-        }
+        let header = arranged.write(identity, &mut file, kept)?;
         let entry = seal(file, &path, &header, self.number)?;
         let finished = Finished {
             entry,
@@ -240,6 +223,62 @@ impl ShardWriter {
         rows.remove()?;
         self.texts.map_or(Ok(()), Texts::remove)?;
         Ok(finished)
+    }
+}
+
+/// The rows of a shard, whose order is known.
+struct Arranged<'a> {
+    arrangement: Arrangement,
+    rows: &'a mut Rows,
+    /// Keys whose rows another of the same key has replaced.
+    taken_out: &'a [u64],
+    memory_bytes: usize,
+    /// For messages.
+    path: &'a Path,
+}
+
+impl Arranged<'_> {
+    /// Writes all that stands behind the header, and returns that. `kept` gets the key and the row of each slot that has one.
+    fn write(
+        &mut self,
+        identity: Identity,
+        file: &mut File,
+        kept: Option<&mut Kept<'_>>,
+    ) -> Result<Header, Error> {
+        let Arranged {
+            arrangement,
+            rows,
+            taken_out,
+            memory_bytes,
+            path,
+        } = self;
+        let mut out = Behind::new(file);
+        out.write_all(&[0; HEADER_BYTES])
+            .map_err(Error::io("write", path))?;
+        let chunks = rows.in_memory();
+        let in_memory = chunks
+            .as_deref()
+            .and_then(|chunks| InMemory::new(chunks, rows.slot_bytes()));
+        let mut header = match in_memory {
+            Some(rows) => arrangement.write_gathered(identity, rows, taken_out, &mut out, path, kept)?,
+            None => {
+                let mut slots = |visit: &mut dyn FnMut(&[u8])| rows.each_but(taken_out, visit);
+                arrangement.write(identity, *memory_bytes, &mut out, path, &mut slots, kept)?
+            }
+        };
+        if arrangement.lengths.is_some() {
+            let mut records = |visit: &mut dyn FnMut(Record<'_>)| rows.each_record(taken_out, visit);
+            let memory_bytes = *memory_bytes;
+            varying::write_heap(
+                arrangement,
+                &mut header,
+                memory_bytes,
+                &mut out,
+                path,
+                &mut records,
+            )?;
+        }
+        Ok(header)
     }
 }
 
