@@ -3,8 +3,9 @@
 //! Not a cache: nothing is copied out of its shards until it is asked for. Invariant: each layer is the one that the delta
 //! above it was built on, so what a lookup finds is the version that was built.
 
+mod open;
+
 use std::fmt;
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -16,11 +17,11 @@ use crate::layer::{Layer, Said};
 use crate::manifest::{Base, FILE, Manifest};
 use crate::node_share::NodeShare;
 use crate::overlay::{Folded, View};
-use crate::projection::{Answered, Projection};
+use crate::projection::Projection;
 use crate::rows::{Reader, Row};
 use crate::schema::{Keys, Schema};
 use crate::shard::Shard;
-use crate::versions::{folder, number, versions};
+use crate::versions::{folder, versions};
 use millpond_metrics::{Kind, Metric};
 
 /// A base and seven deltas: a lookup asks all of them.
@@ -163,7 +164,7 @@ impl Table {
         if !available.contains(&version) {
             return Err(not_found(table_dir, version, available));
         }
-        open_layers(&table_dir.join(folder(version)), opened)
+        open::open_layers(&table_dir.join(folder(version)), opened)
     }
 
     /// Opens the version in a folder such as `tables/embeddings/00000001`.
@@ -174,7 +175,7 @@ impl Table {
     /// # Errors
     /// [`Error::Io`], [`Error::Damaged`] or [`Error::Format`], each with the file's name; [`Error::Base`].
     pub fn open(version_dir: &Path) -> Result<Table, Error> {
-        open_layers(version_dir, None)
+        open::open_layers(version_dir, None)
     }
 
     /// Reads all data and compares it with its checksums; of each file its length first.
@@ -449,101 +450,6 @@ impl Table {
     }
 }
 
-/// Opens a version and what it was built on, down to the base.
-fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<Table, Error> {
-    // `.` has no folder beside it.
-    let whole = version_dir
-        .file_name()
-        .is_none()
-        .then(|| fs::canonicalize(version_dir));
-    let whole = whole.transpose().map_err(Error::io("find", version_dir))?;
-    let version_dir = whole.as_deref().unwrap_or(version_dir);
-    let (top, checksum) = Manifest::read(version_dir)?;
-    check_folder(version_dir, top.version)?;
-    let schema = top.schema();
-    let mut layers = vec![layer(version_dir, &top, &checksum, opened)?];
-    let mut folded = top.folded();
-    let (mut path, mut below) = (version_dir.to_path_buf(), top.base.clone());
-    let (mut rows, mut changes) = (top.rows, top.entries());
-    while let Some(base) = below {
-        let broken = |problem: String| Error::Base {
-            path: path.join(FILE),
-            version: base.version,
-            problem,
-        };
-        if layers.len() == LAYERS_MAX {
-            return Err(broken(format!(
-                "it would be layer {} of at most {LAYERS_MAX}",
-                LAYERS_MAX + 1
-            )));
-        }
-        let base_dir = path.parent().unwrap_or(Path::new(".")).join(folder(base.version));
-        let read = Manifest::read(&base_dir);
-        let (manifest, found) = read.map_err(|error| broken(error.to_string()))?;
-        if found != base.checksum {
-            return Err(broken(format!(
-                "it has checksum {found}, expected {}",
-                base.checksum
-            )));
-        }
-        if manifest.schema() != schema || manifest.name != top.name {
-            return Err(broken(
-                "it has another name, other keys or other columns".to_owned(),
-            ));
-        }
-        if rows.abs_diff(manifest.rows) > changes {
-            let expected = format!(
-                "at most {changes} more or fewer than the {} of its base",
-                manifest.rows
-            );
-            return Err(Error::damaged(&path.join(FILE), "rows", expected, rows));
-        }
-        (rows, changes) = (manifest.rows, manifest.entries());
-        folded = folded.or(manifest.folded());
-        check_folder(&base_dir, manifest.version)?;
-        layers.push(layer(&base_dir, &manifest, &found, opened)?);
-        (path, below) = (base_dir, manifest.base);
-    }
-    let is_mapped = layers
-        .iter()
-        .flat_map(|layer| &layer.shards)
-        .any(Shard::is_mapped);
-    Ok(Table {
-        view: None,
-        folded,
-        is_mapped,
-        counts: Counts::default(),
-        name: top.name,
-        format: top.format,
-        dim: schema.dim(),
-        floats: Projection::all(&schema, Answered::F32),
-        default_row: schema.default_bytes()?,
-        schema,
-        rows: top.rows,
-        created_unix_s: top.created_unix_s,
-        source: top.source,
-        node: top.node,
-        layers,
-    })
-}
-
-/// The layer of a manifest: that of an opened version where it is the same.
-fn layer(
-    version_dir: &Path,
-    manifest: &Manifest,
-    checksum: &str,
-    opened: Option<&Table>,
-) -> Result<Arc<Layer>, Error> {
-    let shared = opened.and_then(|opened| {
-        let mut layers = opened.layers.iter();
-        layers.find(|layer| layer.path == version_dir && layer.checksum == checksum && layer.is_whole())
-    });
-    match shared {
-        Some(layer) => Ok(Arc::clone(layer)),
-        None => Ok(Arc::new(Layer::open(version_dir, manifest, checksum.to_owned())?)),
-    }
-}
-
 impl fmt::Debug for Table {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Table { dim, rows, .. } = self;
@@ -553,22 +459,5 @@ impl fmt::Debug for Table {
             "Table({}, version {version}, {rows} rows of {dim})",
             path.display()
         )
-    }
-}
-
-/// A folder that was renamed to another version's number would be served as that version.
-fn check_folder(version_dir: &Path, version: u64) -> Result<(), Error> {
-    let name = version_dir.file_name().and_then(|name| name.to_str());
-    match name.and_then(number) {
-        Some(found) if found != version => {
-            let path = version_dir.join(FILE);
-            Err(Error::damaged(
-                &path,
-                "version against the folder's name",
-                found,
-                version,
-            ))
-        }
-        _ => Ok(()),
     }
 }
