@@ -3,20 +3,22 @@
 //! It opens no connection and looks no name up. Its invariant: a configuration that passes [`check`] has a bucket map, or knows
 //! where to follow one, and a table to spread by it.
 
+mod etcd;
 mod tls;
 
+pub use etcd::Etcd;
+pub(crate) use etcd::registration;
 pub use tls::Tls;
 
 use super::Config;
 use millpond_calls::access::Secret;
 use millpond_engines_features as features;
-use millpond_nodes::{BucketMap, MAP_BYTES_MAX, MapFile, Node, REPLICAS_MAX};
+use millpond_nodes::{BucketMap, MAP_BYTES_MAX, MapFile, REPLICAS_MAX};
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{Deserializer, MapAccess, Visitor};
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Milliseconds that a timeout may have at most.
 const TIMEOUT_MS_MAX: u64 = 600_000;
@@ -155,59 +157,6 @@ fn read_bounded(path: &Path) -> std::io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// `[nodes.etcd]`
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Etcd {
-    /// Client URLs; where one fails, the next is tried.
-    pub endpoints: Vec<String>,
-    /// The cluster's name: its keys begin with `/millpond/CLUSTER/`.
-    pub cluster: String,
-    /// Where other servers reach this one; `server.listen` when left out.
-    #[serde(default)]
-    pub addresses: Vec<String>,
-    /// Seconds that the registration of a server that has died stays.
-    #[serde(default = "lease_ttl_s")]
-    pub lease_ttl_s: u64,
-    /// How long one call to etcd may take.
-    #[serde(default = "call_timeout_ms")]
-    pub call_timeout_ms: u64,
-    /// PEM: the certificates that etcd's own must be signed by, for https.
-    pub ca: Option<PathBuf>,
-    /// PEM: what etcd asks its clients for, if it does.
-    pub certificate: Option<PathBuf>,
-    /// PEM: its key.
-    pub private_key: Option<PathBuf>,
-}
-
-fn lease_ttl_s() -> u64 {
-    10
-}
-
-fn call_timeout_ms() -> u64 {
-    2000
-}
-
-impl Etcd {
-    /// How it is followed; `registration` is this server.
-    pub(crate) fn options(&self, registration: Option<Node>) -> millpond_membership::Options {
-        let identity = self.certificate.clone().zip(self.private_key.clone());
-        let identity =
-            identity.map(|(certificate, key)| millpond_membership::TlsIdentity { certificate, key });
-        let tls = self
-            .ca
-            .clone()
-            .map(|ca| millpond_membership::Tls { ca, identity });
-        millpond_membership::Options {
-            registration,
-            lease_ttl: Duration::from_secs(self.lease_ttl_s),
-            call_timeout: Duration::from_millis(self.call_timeout_ms),
-            tls,
-            ..millpond_membership::Options::new(self.endpoints.clone(), self.cluster.clone())
-        }
-    }
-}
-
 impl Nodes {
     /// The paths that it names.
     pub(super) fn paths_mut(&mut self) -> impl Iterator<Item = &mut PathBuf> {
@@ -215,11 +164,10 @@ impl Nodes {
             Some(MapSource::File(path)) => Some(path),
             Some(MapSource::Inline(_)) | None => None,
         };
-        let etcd = self.etcd.iter_mut();
-        let files = etcd.flat_map(|etcd| [&mut etcd.ca, &mut etcd.certificate, &mut etcd.private_key]);
+        let etcd = self.etcd.iter_mut().flat_map(Etcd::paths_mut);
         let tls = self.tls.iter_mut().flat_map(Tls::paths_mut);
         let own = map.into_iter().chain(&mut self.token_file);
-        own.chain(files.flatten()).chain(tls)
+        own.chain(etcd).chain(tls)
     }
 }
 
@@ -250,7 +198,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
             "nodes has no map: write nodes.map, the path of a bucket map, or a section [nodes.etcd]".into(),
         ),
         (Some(map), None) => check_map(nodes, map),
-        (None, Some(etcd)) => check_etcd(config, nodes, etcd),
+        (None, Some(etcd)) => etcd.check(config, nodes),
     }
 }
 
@@ -357,53 +305,6 @@ pub(crate) fn check_reachable(map: &BucketMap, this: Option<&str>, has_tls: bool
         )),
         None => Ok(()),
     }
-}
-
-fn check_etcd(config: &Config, nodes: &Nodes, etcd: &Etcd) -> Result<(), String> {
-    let has_key = etcd.private_key.is_some();
-    if etcd.certificate.is_some() != has_key || (has_key && etcd.ca.is_none()) {
-        return Err("nodes.etcd: certificate and private_key go together, and with ca".into());
-    }
-    let registration = registration(config, nodes, etcd, None)?;
-    if config.server.processes > 1 && registration.is_some() {
-        return Err(format!(
-            "nodes.name with nodes.etcd registers one process, and server.processes is {}; set it to 1, or have the map in a file \
-             (nodes.map)",
-            config.server.processes
-        ));
-    }
-    let checked = etcd.options(registration).check_all();
-    checked.map_err(|error| format!("nodes.etcd: {error}"))
-}
-
-/// This server as other servers find it in etcd; `bound` is where it listens.
-pub(crate) fn registration(
-    config: &Config,
-    nodes: &Nodes,
-    etcd: &Etcd,
-    bound: Option<std::net::SocketAddr>,
-) -> Result<Option<Node>, String> {
-    let Some(name) = &nodes.name else {
-        return Ok(None);
-    };
-    let listen = bound.unwrap_or(config.server.listen);
-    let addresses = match etcd.addresses.as_slice() {
-        [] if listen.ip().is_unspecified() => {
-            return Err(format!(
-                "nodes.etcd.addresses: others cannot reach this server at {listen}; say where they do"
-            ));
-        }
-        // A port of the kernel's choice is known once it is bound.
-        [] if listen.port() == 0 => vec![format!("{}:1", listen.ip())],
-        [] => vec![listen.to_string()],
-        addresses => addresses.to_vec(),
-    };
-    let node = Node {
-        name: name.clone(),
-        addresses,
-    };
-    node.check().map_err(|error| format!("nodes.etcd: {error}"))?;
-    Ok(Some(node))
 }
 
 #[cfg(test)]
