@@ -1,7 +1,7 @@
 //! What can be known to be wrong before anything is opened or bound.
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and a hint.
 
-use super::{Config, Listen, machine, nodes, resp, secret, tls, web};
+use super::{Config, Listen, Server, machine, nodes, resp, secret, tls, web};
 use millpond_catalog::{Problem, paths_mut};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ fn check_server(config: &Config) -> Result<(), String> {
     machine::check(config)
 }
 
-/// Each number by itself, and those that must hold one call beside it.
+/// Each number by itself, and then those that must hold one call.
 fn check_bounds(config: &Config) -> Result<(), String> {
     let server = &config.server;
     for (key, found) in [
@@ -126,6 +126,25 @@ fn check_bounds(config: &Config) -> Result<(), String> {
             return Err(format!("{key} is {found}; expected 1024 to 1073741824 bytes"));
         }
     }
+    for (key, found, most, hint) in [
+        ("threads", server.threads, THREADS_MAX, " (0: one a processor)"),
+        ("processes", server.processes, PROCESSES_MAX, ""),
+        (
+            "busy_poll_us",
+            server.busy_poll_us as usize,
+            BUSY_POLL_US_MAX,
+            " (0: sleep at once)",
+        ),
+    ] {
+        if found > most {
+            return Err(format!("server.{key} is {found}; expected at most {most}{hint}"));
+        }
+    }
+    check_one_call(server)
+}
+
+/// What calls may hold together must hold one of the largest.
+fn check_one_call(server: &Server) -> Result<(), String> {
     let frame = server.frame_bytes_max;
     // The buffer of a request or an answer grows by doubling, and where that moves it, it is there twice.
     let twice = frame.saturating_mul(2);
@@ -156,20 +175,6 @@ fn check_bounds(config: &Config) -> Result<(), String> {
             return Err(format!(
                 "server.{key} is {found}; {holds} {least} bytes ({is}server.frame_bytes_max): raise the one, or lower the other"
             ));
-        }
-    }
-    for (key, found, most, hint) in [
-        ("threads", server.threads, THREADS_MAX, " (0: one a processor)"),
-        ("processes", server.processes, PROCESSES_MAX, ""),
-        (
-            "busy_poll_us",
-            server.busy_poll_us as usize,
-            BUSY_POLL_US_MAX,
-            " (0: sleep at once)",
-        ),
-    ] {
-        if found > most {
-            return Err(format!("server.{key} is {found}; expected at most {most}{hint}"));
         }
     }
     Ok(())
