@@ -15,6 +15,7 @@ mod serving {
     mod busy_poll;
     mod bytes;
     mod call;
+    mod clock_steps;
     mod configuration;
     mod drain;
     mod duplex;

@@ -15,15 +15,7 @@ struct Disk {
 impl Disk {
     fn new() -> Disk {
         let folder = r1_folder();
-        let library = folder.path().join("failing_disk.so");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/serving/failing_disk.c");
-        let mut compiler = Command::new("cc");
-        compiler
-            .args(["-shared", "-fPIC", "-o"])
-            .arg(&library)
-            .arg(source)
-            .arg("-ldl");
-        assert!(compiler.status().unwrap().success(), "{compiler:?}");
+        let library = compiled(folder.path(), "failing_disk");
         let plan = folder.path().join("plan");
         Disk {
             folder,
@@ -47,6 +39,20 @@ impl Disk {
     fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path().join("millpond.log")).unwrap()
     }
+}
+
+/// A library to preload into a server, made of the C file of that name beside this one.
+pub(super) fn compiled(folder: &Path, name: &str) -> PathBuf {
+    let library = folder.join(name).with_extension("so");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/serving");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-shared", "-fPIC", "-o"])
+        .arg(&library)
+        .arg(sources.join(name).with_extension("c"))
+        .arg("-ldl");
+    assert!(compiler.status().unwrap().success(), "{compiler:?}");
+    library
 }
 
 fn put(server: &Millpond, key: &str) -> (u16, Option<u64>, Value) {
