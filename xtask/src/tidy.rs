@@ -3,6 +3,7 @@
 //! Reads the files git knows (and new ones it does not ignore) and hands each to pure checks. It formats
 //! nothing and knows no Rust beyond strings, comments and braces; rustfmt and clippy do the rest.
 
+mod diffs;
 mod layout;
 mod leftovers;
 mod lengths;
@@ -43,6 +44,7 @@ pub fn check(workspace: &Workspace) -> anyhow::Result<Vec<Finding>> {
     }
     findings.extend(unsafety::listed_files(&files));
     findings.extend(listings::check(workspace, &files));
+    findings.extend(diffs::check(&files));
     Ok(findings)
 }
 
