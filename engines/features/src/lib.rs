@@ -1,9 +1,10 @@
-//! Immutable embedding tables: perfect hashing, batch lookup, pooling.
+//! Feature tables: batch lookup and pooling over immutable versions, and fresh rows over them.
 //!
 //! A table maps `u64` keys to rows of numbers or bytes. Each version of it is a folder that never changes
-//! (docs/formats/feature-shard.md); [`write::Writer`] makes one and a [`Table`] reads one.
-//! This crate never sees a socket, a wire type or another engine. Its one invariant: an opened table answers every
-//! lookup from its shards, without locks or panics, whatever bytes its files hold.
+//! (docs/formats/feature-shard.md); [`write::Writer`] makes one and a [`Table`] reads one, each shard by a perfect hash
+//! function. An [`Overlay`] holds the rows that were upserted since, in memory and in a log (docs/formats/overlay-log.md), and
+//! [`fold`] writes them as the next version. This crate never sees a socket, a wire type or another engine. Its one
+//! invariant: an opened table answers every lookup, without locks or panics, whatever bytes its files hold.
 //!
 //! ```
 //! use millpond_engines_features::{Pool, Schema, Table, write::Writer};
@@ -28,6 +29,39 @@
 //! let mut pooled = [0.0; 4];
 //! table.lookup_pooled(&[7, 5, u64::MAX], &[0, 3, 3], Pool::Mean, &mut pooled, &mut found)?;
 //! assert_eq!(pooled, [2.0, 3.0, 0.0, 0.0]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Upserts show over the version that a table reads:
+//!
+//! ```
+//! use millpond_engines_features::{Durability, Overlay, OverlaySection, Schema, Table, Upsert, write::Writer};
+//! use std::sync::{Arc, mpsc};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let dir = tempfile::tempdir()?;
+//! let table_dir = dir.path().join("films");
+//! let mut writer = Writer::create(&table_dir, "films", 1, Schema::floats(2), 1)?;
+//! writer.push(7, &[1.0, 2.0])?;
+//! writer.finish()?;
+//! let mut table = Table::open_version(&table_dir, None)?;
+//!
+//! let section = OverlaySection { durability: Durability::Memory, ..OverlaySection::default() };
+//! let (overlay, _) = Overlay::open(&section, &table, 1 << 20)?;
+//! table.see(&overlay)?;
+//! let table = Arc::new(table);
+//!
+//! let columns: [&str; 0] = [];
+//! let upsert = Upsert::new(&table, vec![8], &columns, &[5.0, 6.0], vec![7])?;
+//! let (done, ended) = mpsc::channel();
+//! overlay.upsert(upsert, move |end| drop(done.send(end)));
+//! assert_eq!(ended.recv()??.sequence, 1);
+//!
+//! let (mut values, mut found) = ([0.0; 4], [0; 1]);
+//! assert_eq!(table.lookup(&[7, 8], &mut values, &mut found), 1);
+//! assert_eq!(values, [0.0, 0.0, 5.0, 6.0]);
+//! assert_eq!(found, [0b10]);
 //! # Ok(())
 //! # }
 //! ```

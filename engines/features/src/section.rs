@@ -20,7 +20,7 @@ pub struct Section {
     pub spread: bool,
     /// The version to serve; the active one when left out, and the highest where none was made active.
     pub version: Option<u64>,
-    /// Where its rows are while they are served; [`Memory::Resident`] when left out.
+    /// Where its rows are while they are served. When left out, [`Memory::Resident`] with one process, else [`Memory::Mapped`].
     pub memory: Option<Memory>,
     /// What SELECT of RESP calls it by; it is not served there when left out.
     pub resp_database: Option<u32>,

@@ -24,24 +24,35 @@ use super::upsert::{Job, Parts, Upsert, UpsertError, Upserted};
 const GROUP_BYTES_MAX: usize = 4 << 20;
 /// Keys whose places and cells are asked for ahead.
 const AHEAD: usize = 32;
-/// How often old rows are looked for, and at how many places then: half a million a second.
+/// How often old rows are looked for, and at how many places then: 655,360 a second.
 const SWEEP: Duration = Duration::from_millis(100);
 const SWEEP_PLACES: usize = 1 << 16;
-/// How often the log is told up to when rows are too old.
+/// How often the log notes up to when rows are too old.
 const TOLD: Duration = Duration::from_secs(1);
 
+/// What the log thread owns of an overlay, or shares with lookups.
 pub(super) struct Committer {
+    /// What lookups read: the sequence that they see up to, counts, and what was folded.
     pub state: Arc<State>,
+    /// The only writer of the index, so that readers need no lock.
     pub writer: Writer,
     /// `None` keeps everything in memory only.
     pub log: Option<Log>,
+    /// Which log records belong to: a version names it beside the sequence up to which it was folded.
     pub history: u64,
+    /// A hash of the columns, in each record: a start refuses rows of other columns.
     pub layout: u64,
+    /// Of a stored row; [`VARYING`] where rows differ in length.
     pub row_bytes: usize,
+    /// That of the next record.
     pub next_sequence: u64,
+    /// Memory that rows may take: an upsert that needs more is refused.
     pub bytes_max: u64,
+    /// Bounds a group and a step of compaction; a shorter log is not compacted.
     pub segment_bytes_max: u64,
+    /// Where the search for old rows goes on.
     pub swept: Swept,
+    /// What each segment still has in force, and the steps that give segments back.
     pub compaction: Compaction,
 }
 
@@ -80,7 +91,7 @@ struct Accepted {
     newer: Stamp,
 }
 
-/// What keys will have once the group is written, by its upserts so far: a place in the rows of one of them.
+/// The row that each key will have once the group is written; `None` where it is removed.
 type Ahead = HashMap<u64, Option<Vec<u8>>>;
 
 impl Committer {
@@ -115,7 +126,7 @@ impl Committer {
         for Pending { work, reply, .. } in group {
             match (work, &read_only) {
                 (work, Some(error)) => {
-                    // It may hold the last of a table, which is not to outlive the answer.
+                    // The job may own the last reference to a table; drop it before answering.
                     drop(work);
                     reply.send(Err(UpsertError::ReadOnly(Arc::clone(error))));
                 }
