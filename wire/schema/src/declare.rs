@@ -82,6 +82,7 @@ pub(crate) fn key<F: Field>(name: &str, about: &str) -> crate::Key {
         name: format!("{name}{mark}"),
         notation: notation.to_owned(),
         about: about.to_owned(),
+        nested: F::keys(),
     }
 }
 

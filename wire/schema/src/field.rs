@@ -74,6 +74,24 @@ pub struct Key {
     pub notation: String,
     /// What it means.
     pub about: String,
+    /// The keys of the map, or of each map of the list, that belongs there; none elsewhere.
+    pub nested: Vec<Key>,
+}
+
+impl Key {
+    /// How the documentation writes the map that belongs there, with the keys of all maps in it; nothing where that is none.
+    pub fn map_notation(&self) -> Option<String> {
+        let entries = self.nested.iter().map(|key| {
+            let notation = match key.map_notation() {
+                Some(map) if key.notation.starts_with('[') => format!("[{map}]"),
+                Some(map) => map,
+                None => key.notation.clone(),
+            };
+            format!("{}: {notation}", key.name)
+        });
+        let entries: Vec<String> = entries.collect();
+        (!entries.is_empty()).then(|| format!("{{{}}}", entries.join(", ")))
+    }
 }
 
 /// Declares the kinds that are one value.
@@ -218,6 +236,9 @@ impl<F: Field> Field for Optional<F> {
     }
     fn is_left_out<'a>(value: &Self::Of<'a>) -> bool {
         value.is_none()
+    }
+    fn keys() -> Vec<Key> {
+        F::keys()
     }
 }
 

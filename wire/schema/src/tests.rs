@@ -206,11 +206,13 @@ fn reserved_keys_are_read_beside_the_others() {
     );
 }
 
-/// The documentation names every method, and every key with its words: these two tables are its own.
+/// The documentation names every method, and every key with its words: these two tables are its own. Its text has the maps that
+/// stand under a key, with all of theirs.
 #[test]
 fn the_documentation_has_every_method_and_key() {
     let mut methods = "| method | in | out |\n|---|---|---|\n".to_owned();
     let mut keys = "| method | key | what it is |\n|---|---|---|\n".to_owned();
+    let mut maps = Vec::new();
     for MethodSchema {
         name, call, answer, ..
     } in METHODS
@@ -222,6 +224,7 @@ fn the_documentation_has_every_method_and_key() {
                     "| `{name}`, {direction} | `{}`: {} | {} |\n",
                     key.name, key.notation, key.about
                 );
+                maps.extend(key.map_notation().map(|map| (name, key.name, map)));
             }
         }
     }
@@ -232,4 +235,16 @@ fn the_documentation_has_every_method_and_key() {
             "docs/methods.md needs this table:\n\n{table}"
         );
     }
+    let words: Vec<&str> = page.split_whitespace().collect();
+    let (words, mut missing) = (words.join(" "), Vec::new());
+    for (method, key, map) in maps {
+        if !words.contains(&map) {
+            missing.push(format!("{method}, {key}: {map}"));
+        }
+    }
+    assert!(
+        missing.is_empty(),
+        "docs/methods.md lacks maps:\n{}",
+        missing.join("\n")
+    );
 }

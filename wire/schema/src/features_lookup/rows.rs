@@ -232,6 +232,7 @@ impl Field for Rows<'static> {
                 notation: "block of that type".to_owned(),
                 about: "n × dim (or bags × dim) numbers; where nothing was found the table's default row, or zeros."
                     .to_owned(),
+                nested: Vec::new(),
             },
             key::<Numbers>(
                 "offsets",
