@@ -116,7 +116,7 @@ pub(crate) enum Features {
 /// Builds the folder OUT/NAME/VERSION from a column of 64-bit keys and a column of equally long lists of numbers, or several of numbers
 /// or bytes.
 ///
-/// A delta (`--delta`, `--base`) holds what changes of an earlier version, which must stay beside it; `--compact` folds one and all
+/// A delta (`--delta`, `--base`) holds what changes of an earlier version, which must stay beside it; `--compact` merges one and all
 /// it was built on into a version of its own.
 #[derive(Args)]
 pub(crate) struct Build {
@@ -178,7 +178,7 @@ pub(crate) struct Build {
     /// Files of keys that the delta removes, after all rows of --input, named as for --input; of NPY the one of keys.
     #[arg(long, value_name = "FILES")]
     remove: Vec<String>,
-    /// Fold the highest version (or --base) and all it was built on into a new version.
+    /// Compact the highest version (or --base) and all it was built on into a new version.
     #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "stored", "duplicates", "keys", "slot", "key_column", "value_column", "column", "map", "node"])]
     compact: bool,
     /// Files to spread the rows over.

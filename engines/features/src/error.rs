@@ -131,7 +131,7 @@ pub enum Error {
     },
     /// A version cannot go while a delta stands on it.
     #[error(
-        "version {version} in {} is the base of version {delta}; delete that one first, or fold it with `millpond features \
+        "version {version} in {} is the base of version {delta}; delete that one first, or compact it with `millpond features \
          build --compact`",
         path.display()
     )]

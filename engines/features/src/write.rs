@@ -185,7 +185,7 @@ impl Writer {
         }
         if base.chain().len() == LAYERS_MAX {
             let expected = format!(
-                "at most {LAYERS_MAX} versions on each other (fold them with `millpond features build --compact`)"
+                "at most {LAYERS_MAX} versions on each other (compact them with `millpond features build --compact`)"
             );
             return Err(Error::argument("base", expected, format!("{:?}", base.chain())));
         }

@@ -229,7 +229,7 @@ fn what_a_delta_cannot_be_is_named() {
     assert!(
         error
             .to_string()
-            .contains("fold them with `millpond features build --compact`"),
+            .contains("compact them with `millpond features build --compact`"),
         "{error}"
     );
 }

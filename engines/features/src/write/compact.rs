@@ -8,7 +8,7 @@ use super::{Summary, Writer};
 use crate::error::Error;
 use crate::table::Table;
 
-/// Writes a version that has all rows of `table`, its deltas folded in, and is none itself.
+/// Writes a version that has all rows of `table`, merged with its deltas, and is no delta itself.
 ///
 /// # Errors
 /// As [`Writer::create`] and [`Writer::finish`]; [`Error::Damaged`], because `table` is read whole.
