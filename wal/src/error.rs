@@ -1,7 +1,7 @@
-//! What can go wrong with a store's folder and log.
+//! What can go wrong with a log and its folder.
 //!
-//! Not the refusals of a single put: those are [`crate::PutError`]. Invariant: every message says
-//! what failed, where, and what to do about it.
+//! Not why a single write is refused: the queue says that in [`crate::QueueError`], and its keeper in errors of its own. Invariant: every
+//! message says what failed, where, and what to do about it.
 
 use std::io;
 use std::path::PathBuf;
@@ -139,7 +139,7 @@ pub enum Error {
         source: io::Error,
     },
 
-    /// Writing failed in a way that leaves the disk's content unknown; the store refuses all further puts.
+    /// Writing failed in a way that leaves the disk's content unknown; the store refuses all further writes.
     #[error(
         "{}: {reason}; the store is read-only from here on; repair the disk, then restart to recover from the log",
         file.display()
@@ -153,7 +153,7 @@ pub enum Error {
 
     /// The sync at the close failed: the system may have kept in memory what it took.
     #[error(
-        "{}: cannot sync the segment at the close: {source}; puts that were acknowledged since the last sync may be lost if the machine loses power; repair the disk before the next start",
+        "{}: cannot sync the segment at the close: {source}; writes that were acknowledged since the last sync may be lost if the machine loses power; repair the disk before the next start",
         file.display()
     )]
     LastSync {

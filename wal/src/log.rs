@@ -1,6 +1,6 @@
 //! The log that is being written: appends groups, rolls segments, undoes what failed.
 //!
-//! Not reading (`recover`) and not deciding what to write (`commit`). Invariant: the last segment ends
+//! It reads no segment (`recover` does), and its keeper decides what to write. Invariant: the last segment ends
 //! where the last acknowledged group ends, or the log is read-only.
 
 use std::hash::{BuildHasher, RandomState};

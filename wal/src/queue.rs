@@ -155,7 +155,7 @@ struct State<W: Work> {
     bytes: usize,
     /// Whether it is longer than serves anybody.
     standing: Standing,
-    /// The error of later puts, once the queue has ended.
+    /// The error of later writes, once the queue has ended.
     end: Option<QueueError>,
 }
 

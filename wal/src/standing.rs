@@ -1,17 +1,17 @@
-//! Whether the queue of the log stands: a queue serves bursts, and one that is never short makes every put wait for nothing. As in
-//! CoDel (RFC 8289), but counted in groups of the log, as no put has a predicted wait.
+//! Whether the queue of the log stands: a queue serves bursts, and one that is never short makes every write wait for nothing. As in
+//! CoDel (RFC 8289), but counted in groups of the log, as no write has a predicted wait.
 //!
-//! It refuses nothing. Its invariants: a queue that turns hardly any put away does not stand; and none stands for longer than an episode
+//! It refuses nothing. Its invariants: a queue that turns hardly any write away does not stand; and none stands for longer than an episode
 //! without having been as long as configured in between, so that callers which only come back at once are not refused for ever.
 
 /// Groups that may wait in a queue that stands.
 const TARGET: usize = 3;
 /// Groups taken one after the other, each with more than these left behind it, after which a queue stands; and groups after which it
-/// does not when no put was refused.
+/// does not when no write was refused.
 const INTERVAL: u64 = 16;
-/// Of so many puts that come meanwhile one must be refused at least: then more come than the disk takes.
+/// Of so many writes that come meanwhile one must be refused at least: then more come than the disk takes.
 const REFUSED_OF: u64 = 32;
-/// The last so many puts tell, or half as many.
+/// The shares are of the last so many writes, or of half as many.
 const CAME_MAX: u64 = 2048;
 /// Groups of the first episode, of each further one times the one before, and of the longest.
 const EPISODE: u64 = 256;
@@ -23,14 +23,14 @@ const EPISODE_MAX: u64 = 16_384;
 struct Episode {
     began: u64,
     until: u64,
-    /// When a put was refused last, or it began.
+    /// When a write was refused last, or it began.
     refused: u64,
     /// Bytes that may wait.
     bytes_max: usize,
 }
 
 impl Episode {
-    /// When it is over, if no put is refused any more, and whether that is because none was for a while.
+    /// When it is over, if no write is refused any more, and whether that is because none was for a while.
     fn end(&self) -> (u64, bool) {
         let calm = self.refused + INTERVAL;
         (calm.min(self.until), calm < self.until)
@@ -43,7 +43,7 @@ pub(crate) struct Standing {
     groups: u64,
     /// Of these, since the queue was short.
     above: u64,
-    /// Puts that came since then, and those refused.
+    /// Writes that came since then, and those refused.
     came: u64,
     refused: u64,
     /// The last episode.
@@ -88,7 +88,7 @@ impl Standing {
         (self.above, self.came, self.refused) = (0, 0, 0);
     }
 
-    /// A put has come, and was taken in or not.
+    /// A write has come, and was taken in or not.
     pub(crate) fn came(&mut self, is_refused: bool) {
         self.came += 1;
         self.refused += u64::from(is_refused);
