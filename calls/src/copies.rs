@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// See this module.
+/// Counts the copies of upserts that wait for this node's log, by the version of their map.
 #[derive(Debug, Default)]
 pub struct Copies {
     /// How many there are by a map of that version; no entry is 0.

@@ -48,7 +48,7 @@ pub struct MissedRows {
     pub to: u64,
 }
 
-/// See this module.
+/// The read lease of this node, and notes of which nodes missed an upsert.
 #[derive(Debug)]
 pub struct Freshness {
     base: Instant,

@@ -103,7 +103,7 @@ impl std::fmt::Debug for Look {
     }
 }
 
-/// See this module.
+/// What net threads share to call other nodes: options, the map in use, and counts by node.
 #[derive(Debug)]
 pub struct Nodes {
     /// What is configured.

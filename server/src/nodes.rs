@@ -32,7 +32,7 @@ const READ_LEASE_MIN: Duration = Duration::from_millis(200);
 /// How often names are looked up again, where each is known already.
 const LOOK_UP: Duration = Duration::from_secs(15);
 
-/// What every part of the server has of the others.
+/// Shared state for calling other nodes.
 pub(crate) struct Spread {
     pub(crate) nodes: Arc<Nodes>,
     names: Arc<Names>,

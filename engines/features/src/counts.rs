@@ -53,7 +53,7 @@ fn is_drawn() -> bool {
 #[derive(Debug, Clone, Copy)]
 pub struct Begun(Option<Instant>);
 
-/// See this module.
+/// Hits, misses and sampled times of the lookups in one version.
 #[derive(Default)]
 pub(crate) struct Counts {
     lines: [Line; LINES],

@@ -64,7 +64,7 @@ impl Default for PoolOptions {
 /// What names of the map's addresses, HOST:PORT, are known to mean. Somebody else looks them up: that blocks.
 pub type Names = ArcSwap<HashMap<String, Vec<SocketAddr>>>;
 
-/// See this module.
+/// A net thread's connections to all nodes.
 pub struct NodePool {
     nodes: Arc<Nodes>,
     names: Arc<Names>,

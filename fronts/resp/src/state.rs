@@ -15,7 +15,7 @@ pub(crate) const TOKEN_BYTES_MAX: usize = 1024;
 pub const STATE_BYTES: u64 =
     (size_of::<State>() + size_of::<Scanned>() + 3 * NAME_BYTES_MAX + TOKEN_BYTES_MAX) as u64;
 
-/// See this module.
+/// What HELLO, SELECT, AUTH and CLIENT have set on a connection.
 #[derive(Default)]
 pub(crate) struct State {
     /// What HELLO has chosen.

@@ -31,7 +31,7 @@ pub fn upgrade<S: Service>(
     }
 }
 
-/// See this module.
+/// The session of a WebSocket: unmasks messages and hands their frames to the native session.
 struct Messages {
     reader: WebSocket,
     frames: Frames,

@@ -1,11 +1,11 @@
-//! What goes with each call to another server that comes of a call here.
+//! Deadline, token and trace, forwarded with each call to another node.
 //! Its invariant: it has no more time than the call, and the caller's token: what that opens here it is to open there.
 
 use crate::Served;
 use millpond_wire_payload::{Encoder, Encoding, Reserved};
 use std::time::Instant;
 
-/// See this module.
+/// What a call to another node carries of the call that caused it.
 pub(super) struct Beside {
     pub(super) deadline: Instant,
     pub(super) token: Option<String>,

@@ -26,7 +26,7 @@ pub(super) struct Begun {
     pub(super) bytes_max: usize,
 }
 
-/// See this module.
+/// A lookup over nodes that is still unanswered: its copies, its rows so far, and its timer.
 pub(super) struct UnderWay {
     begun: Begun,
     parts: Vec<Part>,

@@ -6,7 +6,7 @@ use millpond_wire_payload::Encoder;
 use millpond_wire_schema::Status;
 use millpond_wire_schema::features_lookup::{self as schema, Header, Missing, RowType};
 
-/// See this module.
+/// The merged rows of one lookup, ready to be written as an answer.
 pub(crate) struct Whole {
     pub(super) version: u64,
     pub(super) active: Option<u64>,

@@ -61,7 +61,7 @@ impl Kept {
     }
 }
 
-/// See this module.
+/// The socket of a connection, its write buffer and its phase.
 pub(crate) struct Link {
     /// Dropping it sends the end of the stream.
     pub(super) socket: OwnedFd,

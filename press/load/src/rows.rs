@@ -9,7 +9,7 @@ use crate::kind::Given;
 use crate::known::EXPECTED_BYTES_MAX;
 use crate::protocol::{Prepared, excerpt};
 
-/// The most keys of an answer to a lookup: each is held against those before it.
+/// The most entries of the answer's map: each is compared with those before it.
 const KEYS_MAX: usize = 16;
 
 /// The rows that each request looks up; nothing where they are not known.

@@ -11,7 +11,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// Problems of a replica that are said in that time. More of them would be the same one in other words.
 const SAID_MAX: usize = 16;
 
-/// See this module.
+/// Problems of one replica that were logged lately, so that each is logged once a minute.
 #[derive(Debug, Default)]
 pub(super) struct Complaint {
     /// When each was said, by its gist.

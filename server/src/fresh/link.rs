@@ -46,7 +46,7 @@ impl From<io::Error> for LinkError {
     }
 }
 
-/// See this module.
+/// A blocking connection to one node; opened by the first call, and again after an error.
 pub(super) struct Link {
     limits: Limits,
     roads: Roads,

@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// See this module.
+/// The questions to one replica, on its thread, and how far this node has taken what it has.
 pub(super) struct Peer {
     following: Arc<Following>,
     node: Node,

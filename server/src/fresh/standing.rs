@@ -65,7 +65,7 @@ pub(super) struct Times {
     pub(super) wait_max: Duration,
 }
 
-/// See this module.
+/// What this node knows of each other replica, from which its read lease is judged.
 #[derive(Debug)]
 pub(super) struct Standings {
     /// This node's name.

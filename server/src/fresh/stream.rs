@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-/// See this module.
+/// A blocking stream to a node, in clear or by TLS.
 pub(super) enum Stream {
     Clear(Socket),
     Tls(Box<TlsStream<Socket>>),

@@ -9,7 +9,7 @@ use millpond_engines_features::ROW_BYTES_MAX;
 use millpond_wire_schema::{Code, Status, features_upsert as schema};
 use std::borrow::Cow;
 
-/// See this module.
+/// A decoded upsert, from which the part of each node is cut.
 pub(super) struct Content {
     pub(super) table: String,
     pub(super) keys: Vec<u64>,

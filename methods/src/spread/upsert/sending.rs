@@ -29,7 +29,7 @@ const ABOVE_MAX: u32 = 2;
 /// How often this server's own log is asked whether it has ended, where more is to be done then.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// See this module.
+/// An upsert over nodes that is still unanswered: which replicas have it, and which are noted to miss it.
 pub(super) struct Sending {
     begun: Begun,
     /// Has the route of the map in use.

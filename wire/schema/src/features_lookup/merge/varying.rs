@@ -4,7 +4,7 @@
 //! Its invariants: it knows what all of its rows take, whichever were replaced; and what replaced rows left behind takes no more
 //! than the rows did when they took most, and a byte a key.
 
-/// See this module.
+/// A buffer of rows of any length, addressed by the place of their key.
 #[derive(Debug, Default)]
 pub(super) struct Varying {
     places: Vec<Place>,
