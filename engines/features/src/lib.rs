@@ -37,7 +37,7 @@
 //!
 //! ```
 //! use millpond_engines_features::{Durability, Overlay, OverlaySection, Schema, Table, Upsert, write::Writer};
-//! use std::sync::{Arc, mpsc};
+//! use std::sync::{Arc, mpsc::sync_channel};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let dir = tempfile::tempdir()?;
@@ -54,7 +54,7 @@
 //!
 //! let columns: [&str; 0] = [];
 //! let upsert = Upsert::new(&table, vec![8], &columns, &[5.0, 6.0], vec![7])?;
-//! let (done, ended) = mpsc::channel();
+//! let (done, ended) = sync_channel(1);
 //! overlay.upsert(upsert, move |end| drop(done.send(end)));
 //! assert_eq!(ended.recv()??.sequence, 1);
 //!
