@@ -19,6 +19,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("wire/schema", &["tensor", "wire/payload"]),
     ("threads", &[]),
     // The log of every engine that keeps one.
+    ("prefetch", &[]),
     ("wal", &["threads"]),
     ("fleet", &["threads"]),
     ("tensor", &[]),
@@ -40,11 +41,11 @@ const ALLOWED: &[(&str, &[&str])] = &[
         "fronts/*",
         &["calls", "net", "nodes", "threads", "wire/*", "fronts/answer"],
     ),
-    ("engines/features", &["wal"]),
+    ("engines/features", &["prefetch", "wal"]),
     ("engines/features/build", &["engines/features"]),
     // What asks object stores needs a runtime, and lookups have none.
     ("engines/features/fetch", &["engines/features"]),
-    ("engines/ordered", &["wal"]),
+    ("engines/ordered", &["prefetch", "wal"]),
     ("engines/batcher", &["tensor", "threads", "backends/interface"]),
     ("pipelines", &["tensor", "engines/*", "backends/interface"]),
     ("backends/interface", &["tensor"]),

@@ -81,7 +81,6 @@ mod map;
 mod node_share;
 mod overlay;
 mod pages;
-mod prefetch;
 mod projection;
 mod received;
 mod rows;

@@ -3,6 +3,7 @@
 //! Not a table: it answers for any key it is asked, and the table asks the right shard. Invariant: a search reads one
 //! pilot and one slot, both inside the file, whatever the bytes say.
 
+use millpond_prefetch::prefetch;
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
@@ -14,7 +15,6 @@ use crate::files;
 use crate::hash::{Places, hash};
 use crate::header::{HEADER_BYTES, Header, KEY_BYTES, Layout, PILOT_BYTES};
 use crate::map::Bytes;
-use crate::prefetch::prefetch;
 use crate::rows::Row;
 
 /// Bytes of a cache line, and how many lines of a slot are asked for ahead; the processor follows longer rows by itself.

@@ -5,11 +5,11 @@
 use crate::hash::{hash, shard_of};
 use crate::layer::{Layer, Said};
 use crate::overlay;
-use crate::prefetch::prefetch;
 use crate::rows::{Cell, Row};
 use crate::schema::{Numbers, ROW_BYTES_MAX, START_BYTES};
 use crate::shard::{Shard, View};
 use crate::table::Table;
+use millpond_prefetch::prefetch;
 
 /// Keys whose slots and rows are asked for ahead.
 const BLOCK: usize = 64;

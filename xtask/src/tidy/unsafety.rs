@@ -17,10 +17,11 @@ const ALLOWED_FILES: &[&str] = &[
     "client/python/src/values/take.rs",
     "engines/features/src/guard.rs",
     "engines/features/src/map.rs",
-    "engines/features/src/prefetch.rs",
     "engines/features/src/write/behind.rs",
+    "engines/ordered/src/tree/words.rs",
     "fuzz/src/memory.rs",
     "fuzz/src/unread.rs",
+    "prefetch/src/lib.rs",
     "press/recorder/src/proc/accelerator.rs",
     "press/recorder/src/process.rs",
 ];

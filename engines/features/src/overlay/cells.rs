@@ -3,6 +3,7 @@
 //! Knows no places and looks nothing up. Invariant: words that [`Copied::is_still`] vouches for were all written by one call of
 //! [`Cells::write`].
 
+use millpond_prefetch::prefetch;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
@@ -10,7 +11,6 @@ use super::heap::{Heap, words_of};
 use super::index::Entry;
 use super::stamp::Stamp;
 use super::stored::VARYING;
-use crate::prefetch::prefetch;
 use crate::schema::ROW_BYTES_MAX;
 
 /// Words before the row: version, key, sequence; and of a stamp, where cells have one.

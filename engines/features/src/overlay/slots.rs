@@ -3,6 +3,7 @@
 //! Counts nothing and never grows: the index makes others. Invariants: a key has one place as long as it is there, in its first group or
 //! in one behind, and every group before that says so; and a place names a cell that is whole.
 
+use millpond_prefetch::prefetch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
@@ -14,7 +15,6 @@ use super::filter::Filter;
 use super::index::Entry;
 use super::seed::{Seed, Seeded};
 use crate::hash::hash;
-use crate::prefetch::prefetch;
 
 /// Places of a group: their tags are the lower bytes of one word. The highest byte has a bit for each eighth of the hashes: set
 /// once a key of those lies in a group behind.

@@ -3,6 +3,7 @@
 //! The method is hash and displace (Belazzougui, Botelho and Dietzfelbinger, 2009), as docs/formats/feature-shard.md has
 //! it. Knows nothing of columns. Invariant: the bytes follow from the keys and rows alone, not from their order.
 
+use millpond_prefetch::prefetch;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -14,7 +15,6 @@ use crate::error::Error;
 use crate::hash::{Places, hash, key_of};
 use crate::header::{Header, HeapSection, KEY_BYTES, Layout, SHARD_ROWS_MAX};
 use crate::pages::Pages;
-use crate::prefetch::prefetch;
 
 /// Seeds are powers of the first, so that hashes spread by one become those of the next by a multiplication.
 const FIRST_SEED: u64 = 0x9e37_79b9_7f4a_7c15;

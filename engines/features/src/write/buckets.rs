@@ -3,11 +3,11 @@
 //! Knows keys by their spread hashes alone, and no slot. Invariant: a bucket's members lie together, the buckets in their order; in which
 //! order the members of one lie means nothing.
 
+use millpond_prefetch::prefetch;
 use std::io;
 
 use crate::hash::Places;
 use crate::pages::Pages;
-use crate::prefetch::prefetch;
 
 /// Buckets of a part, whose keys the nearest cache holds while they are put in order.
 const PART_BUCKETS: u64 = 512;

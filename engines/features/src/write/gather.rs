@@ -3,6 +3,7 @@
 //! Knows no file of rows, and none whose rows vary in length. Invariant: what is written is what [`Arrangement::write`] would write
 //! of the same rows; four bytes a slot stay in memory for it, and no second copy of the rows.
 
+use millpond_prefetch::prefetch;
 use std::io::{self, Write};
 use std::path::Path;
 
@@ -12,7 +13,6 @@ use super::section::{PIECE_BYTES, Section};
 use crate::error::Error;
 use crate::header::{Header, KEY_BYTES};
 use crate::pages::Pages;
-use crate::prefetch::prefetch;
 
 /// Rows that are asked for before the first is needed: most of them are in no cache.
 const AHEAD: usize = 32;

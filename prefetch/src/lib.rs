@@ -6,7 +6,7 @@
 
 /// Fetches the cache line of `place` into the nearest cache.
 #[inline(always)]
-pub(crate) fn prefetch<T>(place: &T) {
+pub fn prefetch<T>(place: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
