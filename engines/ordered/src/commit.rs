@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use millpond_wal::{Failure, Log, Pending, Queue, Reply, next_group};
 
-use crate::index::{Entry, Index, Versioned};
+use crate::index::Index;
 use crate::put::{Put, PutError, PutOutcome};
 use crate::record::Accepted;
 use crate::space::Space;
@@ -17,8 +17,6 @@ use crate::{Durability, Error};
 
 /// A group is cut here, so that the first put of a long queue does not wait for all of it.
 const GROUP_BYTES_MAX: usize = 4 << 20;
-/// Entries after which the write lock is released, so that readers get their turn.
-const APPLY_ENTRIES_MAX: usize = 256;
 
 pub(crate) struct Committer {
     pub index: Arc<Index>,
@@ -158,13 +156,12 @@ impl Committer {
     /// Shows the group to readers, then answers it.
     fn publish(&self, group: Vec<Judged>) {
         let mut answers = Vec::with_capacity(group.len());
-        let mut entries: Vec<Entry> = Vec::new();
         for Judged { reply, verdict } in group {
             let answer = match verdict {
                 Verdict::Write(put) => {
                     let versions = put.first_version..;
                     let count = put.entries.len();
-                    entries.extend(put.entries.into_iter().zip(versions.clone()).map(entry));
+                    self.index.apply(&put.entries, put.first_version);
                     let versions = versions.take(count).collect();
                     Ok(PutOutcome {
                         versions,
@@ -174,25 +171,11 @@ impl Committer {
                 Verdict::Refuse { error, .. } => Err(error),
             };
             answers.push((reply, answer));
-            if entries.len() >= APPLY_ENTRIES_MAX {
-                self.index.apply(std::mem::take(&mut entries));
-            }
         }
-        self.index.apply(entries);
         for (reply, answer) in answers {
             reply.send(answer);
         }
     }
-}
-
-fn entry(((key, value), version): ((Vec<u8>, Vec<u8>), u64)) -> Entry {
-    (
-        key.into(),
-        Versioned {
-            value: value.into(),
-            version,
-        },
-    )
 }
 
 fn fail(group: Vec<Judged>, failure: &Failure) {

@@ -1,35 +1,26 @@
-//! The keys in memory, in order.
+//! The keys in memory, in order, as the store uses them: whole puts, versions, and what they take.
 //!
-//! Not durable and not aware of conditions. Behind this module's few methods so that a better index
-//! can take the map's place. Invariant: one `apply` becomes visible to readers as a whole, and no
-//! lock is held across a call of a stranger's code.
+//! Not durable and not aware of conditions. Invariant: one put becomes visible to readers as a whole.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::scan::Range;
+use crate::tree::{Content, Tree};
 
 /// A value and the version at which it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versioned {
-    /// The bytes as they were put; shared, never copied on reading.
-    pub value: Arc<[u8]>,
+    /// The bytes as they were put.
+    pub value: Vec<u8>,
     /// Counts up over the whole store, from 1.
     pub version: u64,
 }
 
-pub(crate) type Entry = (Arc<[u8]>, Versioned);
-
-/// What a scan copies out under one read lock: references, not bytes.
-pub(crate) struct Chunk {
-    pub entries: Vec<Entry>,
-    /// The key behind the last entry, if it lies in the range.
-    pub next: Option<Arc<[u8]>>,
-}
-
-/// What an entry takes beside its key's and value's bytes: its place in the tree (93 bytes where keys come in ascending order, which
-/// leaves nodes half empty), and of key and value each a counter, a size class's rest and the allocator's own.
-pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 160;
+/// What an entry takes at most beside its key's and value's bytes, on average: its place in a leaf that is two thirds full, and eight to
+/// sixteen bytes before the key. What is longer than 512 bytes takes a sixteenth more at most.
+pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 48;
+/// Entries of a scan that are one view, at least.
+const SCAN_ENTRIES: usize = 1024;
 
 /// Memory that an entry takes.
 pub(crate) fn entry_bytes(key: &[u8], value: &[u8]) -> u64 {
@@ -38,75 +29,94 @@ pub(crate) fn entry_bytes(key: &[u8], value: &[u8]) -> u64 {
 
 #[derive(Default)]
 pub(crate) struct Index {
-    map: RwLock<Map>,
+    tree: Tree,
+    /// The sum of what entries take.
+    bytes: AtomicU64,
 }
 
-#[derive(Default)]
-struct Map {
-    entries: BTreeMap<Arc<[u8]>, Versioned>,
-    /// The sum of their `entry_bytes`.
-    bytes: u64,
-}
-
-// A poisoned lock is taken as it is: the only code that runs under the lock is the map's own.
 impl Index {
     pub fn get(&self, key: &[u8]) -> Option<Versioned> {
-        self.read().entries.get(key).cloned()
+        self.tree.get(key, |cell| {
+            let mut value = Vec::new();
+            cell.copy_value(&mut value);
+            Versioned {
+                value,
+                version: cell.version,
+            }
+        })
     }
 
     /// The key's version, 0 if absent.
     pub fn version(&self, key: &[u8]) -> u64 {
-        self.read().entries.get(key).map_or(0, |found| found.version)
+        self.tree.get(key, |cell| cell.version).unwrap_or(0)
     }
 
     pub fn len(&self) -> usize {
-        self.read().entries.len()
+        self.tree.len() as usize
     }
 
     /// Memory that the entries take.
     pub fn bytes(&self) -> u64 {
-        self.read().bytes
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Memory that the tree has in use.
+    pub fn memory_bytes(&self) -> u64 {
+        self.tree.bytes()
     }
 
     /// Memory that the key's entry takes, 0 if absent.
     pub fn bytes_of(&self, key: &[u8]) -> u64 {
-        let found = self.get(key);
-        found.map_or(0, |found| entry_bytes(key, &found.value))
+        let bytes = self.tree.get(key, |cell| cell.bytes() as u64);
+        bytes.map_or(0, |bytes| bytes + ENTRY_OVERHEAD_BYTES)
     }
 
-    /// Up to `entries_max` entries from the range's start, and the key that follows them.
-    pub fn chunk(&self, range: &Range, entries_max: usize) -> Chunk {
-        let map = self.read();
-        let mut walk = map.entries.range::<[u8], _>(range.bounds());
-        let entries = walk
-            .by_ref()
-            .take(entries_max)
-            .map(|(key, found)| (key.clone(), found.clone()))
-            .collect();
-        let next = walk.next().map(|(key, _)| key.clone());
-        Chunk { entries, next }
+    /// Visits at most `limit` entries of a range in order, 1,024 at least at one moment; the key behind them, if it lies in the range.
+    pub fn scan(&self, range: &Range, limit: usize, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
+        let (mut left, mut next) = (limit, None);
+        self.tree.scan(
+            &range.start,
+            limit.saturating_add(1).min(SCAN_ENTRIES),
+            |key, value, _| {
+                if range.end.as_deref().is_some_and(|end| key >= end) {
+                    return false;
+                }
+                if left == 0 {
+                    next = Some(key.to_vec());
+                    return false;
+                }
+                left -= 1;
+                visit(key, value);
+                true
+            },
+        );
+        next
     }
 
-    /// Writes the entries in order, under one write lock.
-    pub fn apply(&self, entries: Vec<Entry>) {
-        // Freeing replaced values can take long; it waits until the lock is gone.
-        let mut replaced = Vec::with_capacity(entries.len());
-        let mut map = self.map.write().unwrap_or_else(PoisonError::into_inner);
-        for (key, versioned) in entries {
-            let (key_bytes, value_bytes) = (key.len() as u64, versioned.value.len() as u64);
-            let before = map.entries.insert(key, versioned);
-            map.bytes += match &before {
-                Some(_) => value_bytes,
-                None => key_bytes + value_bytes + ENTRY_OVERHEAD_BYTES,
-            };
-            map.bytes -= before.as_ref().map_or(0, |before| before.value.len() as u64);
-            replaced.push(before);
+    /// Writes the entries of a put in order, which have versions from the first one on.
+    pub fn apply<B: AsRef<[u8]>>(&self, entries: &[(B, B)], first_version: u64) {
+        let content = |((key, value), version)| Content { key, value, version };
+        let slices = entries.iter().map(|(key, value)| (key.as_ref(), value.as_ref()));
+        let mut contents = slices.zip(first_version..).map(content);
+        let wrote = |content_bytes: usize, before: Option<usize>| {
+            let taken = content_bytes as u64 + ENTRY_OVERHEAD_BYTES;
+            let freed = before.map_or(0, |bytes| bytes as u64 + ENTRY_OVERHEAD_BYTES);
+            // A difference below 0 goes around, and so does the sum.
+            self.bytes.fetch_add(taken.wrapping_sub(freed), Ordering::Relaxed);
+        };
+        if let [(key, value)] = entries {
+            let before = contents.next().and_then(|content| self.tree.put(content));
+            return wrote(key.as_ref().len() + value.as_ref().len(), before);
         }
-        drop(map);
-        drop(replaced);
-    }
-
-    fn read(&self) -> std::sync::RwLockReadGuard<'_, Map> {
-        self.map.read().unwrap_or_else(PoisonError::into_inner)
+        let mut sorted: Vec<Content<'_>> = contents.collect();
+        // Of a repeated key the last one stays.
+        sorted.sort_by(|one, other| one.key.cmp(other.key).then(other.version.cmp(&one.version)));
+        sorted.dedup_by(|later, first| later.key == first.key);
+        let mut sizes = sorted
+            .iter()
+            .map(|content| content.key.len() + content.value.len());
+        self.tree.put_all(sorted.iter().copied(), |before| {
+            wrote(sizes.next().unwrap_or_default(), before)
+        });
     }
 }

@@ -43,6 +43,7 @@ mod scan;
 mod section;
 mod space;
 mod store;
+mod tree;
 
 pub use index::Versioned;
 pub use millpond_wal::{Durability, Error, TornTail};

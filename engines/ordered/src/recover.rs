@@ -5,12 +5,11 @@
 
 use std::fmt;
 use std::path::Path;
-use std::sync::Arc;
 
 use millpond_wal::{BrokenRun, Record, Recovered, TornTail};
 
 use crate::Error;
-use crate::index::{Index, Versioned};
+use crate::index::Index;
 use crate::record::{FORMAT, Logged};
 
 /// What opening a store found in its log.
@@ -49,11 +48,8 @@ pub(crate) fn read(dir: &Path) -> Result<(Recovered, Index, Recovery), Error> {
     let mut apply = |record: &Record<'_>, next_version| {
         let put = Logged::of(record);
         BrokenRun::check("version", next_version, put.first_version)?;
-        let entry = |((key, value), version): ((&[u8], &[u8]), u64)| {
-            let value = Arc::from(value);
-            (Arc::from(key), Versioned { value, version })
-        };
-        index.apply(put.entries().zip(put.first_version..).map(entry).collect());
+        let of_put: Vec<(&[u8], &[u8])> = put.entries().collect();
+        index.apply(&of_put, put.first_version);
         entries += u64::from(put.entry_count);
         Ok(next_version + u64::from(put.entry_count))
     };

@@ -3,8 +3,6 @@
 //! Not the walk itself (`index`). Invariant: a key lies in the range exactly if it has the prefix,
 //! is not below `start` and is below `end`.
 
-use std::ops::Bound;
-
 /// A forward scan. An absent bound does not limit; all bounds given hold together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Scan {
@@ -41,16 +39,6 @@ impl Range {
             start: start.to_vec(),
             end,
         })
-    }
-
-    /// The part of the range from `key` on. `key` must lie in the range.
-    pub fn continue_from(&mut self, key: &[u8]) {
-        self.start = key.to_vec();
-    }
-
-    pub fn bounds(&self) -> (Bound<&[u8]>, Bound<&[u8]>) {
-        let end = self.end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-        (Bound::Included(self.start.as_slice()), end)
     }
 }
 

@@ -22,9 +22,6 @@ use crate::recover::{self, Recovery};
 use crate::scan::{Range, Scan};
 use crate::{Durability, Error};
 
-/// Entries of a scan that are collected under one read lock.
-const SCAN_CHUNK_ENTRIES: usize = 1024;
-
 /// How a store works.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
@@ -83,8 +80,13 @@ impl Store {
         .info("keys"),
         Metric::gauge(
             "millpond_store_bytes",
-            "Memory that the store's entries take: keys, values and 160 bytes each.",
+            "Memory that the store's entries take: keys, values and 48 bytes each.",
             |store: &Store| store.memory_bytes() as f64,
+        ),
+        Metric::gauge(
+            "millpond_store_memory_bytes",
+            "Memory that the store's tree has in use, with the room in its leaves.",
+            |store: &Store| store.handle.index.memory_bytes() as f64,
         ),
         Metric::gauge(
             "millpond_store_read_only",
@@ -210,20 +212,7 @@ impl Store {
     /// No lock is held while `visit` runs. Every 1,024 entries are one consistent view; a put that
     /// comes between two such views may show in the second only.
     pub fn scan(&self, scan: &Scan, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
-        let mut range = Range::of(scan)?;
-        let mut left = scan.limit;
-        loop {
-            let chunk = self.handle.index.chunk(&range, left.min(SCAN_CHUNK_ENTRIES));
-            for (key, found) in &chunk.entries {
-                visit(key, &found.value);
-            }
-            left -= chunk.entries.len();
-            let next = chunk.next?;
-            if left == 0 {
-                return Some(next.to_vec());
-            }
-            range.continue_from(&next);
-        }
+        self.handle.index.scan(&Range::of(scan)?, scan.limit, visit)
     }
 
     /// Hands a put to the log thread. `done` is called once with its end; see [`Done`] for where.
@@ -272,7 +261,7 @@ impl Store {
         self.handle.index.len()
     }
 
-    /// Memory that the entries take: keys, values, and 160 bytes for each entry.
+    /// Memory that the entries take: keys, values, and 48 bytes for each entry.
     pub fn memory_bytes(&self) -> u64 {
         self.handle.index.bytes()
     }

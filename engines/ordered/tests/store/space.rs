@@ -8,7 +8,7 @@ use rand::{RngExt, SeedableRng};
 
 use crate::{contents, one};
 
-const OVERHEAD: u64 = 160;
+const OVERHEAD: u64 = 48;
 
 fn limited(memory_bytes_max: u64) -> Options {
     Options {
@@ -76,7 +76,7 @@ fn a_log_with_more_than_the_limit_is_read_and_takes_no_more() {
 
 #[test]
 fn the_count_is_the_sum_over_what_is_there_and_never_beyond_the_limit() {
-    let (seed, max) = (31, 1500);
+    let (seed, max) = (31, 500);
     let mut rng = StdRng::seed_from_u64(seed);
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");

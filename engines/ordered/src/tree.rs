@@ -1,0 +1,303 @@
+//! The keys in memory, in order: a tree that many threads read and write at once.
+//!
+//! A B-link tree: nodes know their neighbours, so that a split is one step for readers and the separators above follow later (Lehman and
+//! Yao, 1981). Nodes compare the first bytes behind what their keys share, and follow an address only where these are alike (Graefe,
+//! 2011). Readers take no lock and wait for nobody but a writer in the same node: memory keeps its kind, and who reads what was changed
+//! meanwhile finds out by the node's version. Not durable, and blind to time. Invariant: a key that is there is found, as it was at a moment
+//! of the call.
+
+mod cell;
+mod heap;
+mod held;
+mod inner;
+mod leaf;
+// What removes keys from stores comes with `ordered.remove`.
+#[cfg(test)]
+mod merge;
+mod node;
+mod page;
+mod scan;
+mod split;
+mod words;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) use cell::Content;
+use cell::{Cell, Encoded};
+use heap::Heap;
+use inner::{CHILD_BITS, INNER_WORDS};
+use leaf::{INLINE_MAX, LEAF_WORDS, Leaf};
+use node::{Node, Seen, pause};
+use split::Split;
+use words::Words;
+
+use millpond_prefetch::prefetch;
+
+/// 52 KiB at first, 52 MiB at most.
+type Inners = Words<INNER_WORDS, 6, 16>;
+/// 64 KiB at first, 64 MiB at most.
+type Leaves = Words<LEAF_WORDS, 5, 15>;
+/// In the number of a leaf.
+const LEAF: u64 = 1 << (CHILD_BITS - 1);
+pub(crate) struct Tree {
+    heap: Heap,
+    inners: Inners,
+    leaves: Leaves,
+    root: AtomicU64,
+    growth: Mutex<()>,
+    spare_inners: Mutex<Spare>,
+    spare_leaves: Mutex<Spare>,
+    len: AtomicU64,
+}
+
+/// Nodes of a kind that can be had.
+#[derive(Default)]
+struct Spare {
+    next: u64,
+    dead: Vec<u64>,
+}
+
+impl Spare {
+    fn in_use(&self) -> u64 {
+        self.next - self.dead.len() as u64
+    }
+}
+
+/// The tree was changed meanwhile: begin again.
+struct Again;
+
+impl Default for Tree {
+    fn default() -> Tree {
+        Tree::new()
+    }
+}
+
+impl Tree {
+    pub fn new() -> Tree {
+        let tree = Tree {
+            heap: Heap::new(),
+            inners: Inners::new(),
+            leaves: Leaves::new(),
+            root: AtomicU64::new(LEAF),
+            growth: Mutex::new(()),
+            spare_inners: Mutex::default(),
+            spare_leaves: Mutex::default(),
+            len: AtomicU64::new(0),
+        };
+        tree.new_node(0).unlock();
+        tree
+    }
+
+    pub fn len(&self) -> u64 {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    pub fn bytes(&self) -> u64 {
+        let inners = locked(&self.spare_inners).in_use() * INNER_WORDS as u64;
+        let leaves = locked(&self.spare_leaves).in_use() * LEAF_WORDS as u64;
+        (inners + leaves + self.heap.used_words()) * 8
+    }
+
+    #[inline(always)]
+    fn node(&self, id: u64) -> Option<Node<'_>> {
+        let words = match id & LEAF {
+            0 => self.inners.from(id)?.get(..INNER_WORDS)?,
+            _ => self.leaves.from(id ^ LEAF)?.get(..LEAF_WORDS)?,
+        };
+        Some(Node { id, words })
+    }
+
+    /// An empty node that is locked.
+    fn new_node(&self, level: usize) -> Node<'_> {
+        let is_leaf = level == 0;
+        let spare = if is_leaf {
+            &self.spare_leaves
+        } else {
+            &self.spare_inners
+        };
+        let of_dead = locked(spare).dead.pop();
+        let id = of_dead.unwrap_or_else(|| {
+            let mut spare = locked(spare);
+            let next = spare.next;
+            if is_leaf {
+                self.leaves.make(next)
+            } else {
+                self.inners.make(next)
+            }
+            spare.next += 1;
+            next | if is_leaf { LEAF } else { 0 }
+        });
+        let node = self.node(id).unwrap_or(Node { id, words: &[] });
+        node.begin(level);
+        node
+    }
+
+    fn give_cell(&self, address: u64) {
+        if address != 0
+            && let Some(cell) = Cell::read(&self.heap, address)
+        {
+            self.heap.give(address, cell.len_bytes().div_ceil(8));
+        }
+    }
+
+    /// The node of a level that a key belongs to, or one to the left of it where that was split a moment ago.
+    #[inline]
+    fn descend(&self, key: &[u8], level: usize) -> Result<Seen<'_>, Again> {
+        let root = self.node(self.root.load(Ordering::Acquire)).ok_or(Again)?;
+        let mut seen = root.seen();
+        loop {
+            let node = seen.node;
+            if node.level() <= level {
+                return if seen.is_still() { Ok(seen) } else { Err(Again) };
+            }
+            let next = if node.is_left_of(&self.heap, key) {
+                node.right()
+            } else {
+                let inner = node.inner();
+                Some(inner.child(inner.separators_up_to(&self.heap, key)))
+            };
+            seen = self.step(seen, next)?;
+        }
+    }
+
+    /// From a node to one that it names.
+    #[inline(always)]
+    fn step<'t>(&'t self, from: Seen<'t>, to: Option<u64>) -> Result<Seen<'t>, Again> {
+        let to = to.and_then(|to| self.node(to));
+        if let Some(to) = to {
+            match to.id & LEAF {
+                0 => to.inner().lines().for_each(prefetch),
+                _ => to.leaf().lines().for_each(prefetch),
+            }
+        }
+        let (Some(to), true) = (to, from.is_still()) else {
+            return Err(Again);
+        };
+        let to = to.seen();
+        if to.is_dead() || !from.is_still() {
+            return Err(Again);
+        }
+        Ok(to)
+    }
+
+    /// The node of a level that a key belongs to.
+    fn reach(&self, key: &[u8], level: usize) -> Result<Seen<'_>, Again> {
+        let mut seen = self.descend(key, level)?;
+        while seen.node.is_left_of(&self.heap, key) {
+            seen = self.step(seen, seen.node.right())?;
+        }
+        if seen.is_still() { Ok(seen) } else { Err(Again) }
+    }
+
+    /// The same, locked.
+    fn lock(&self, key: &[u8], level: usize) -> Node<'_> {
+        let mut turns = 0;
+        loop {
+            if let Ok(seen) = self.reach(key, level)
+                && seen.try_lock()
+            {
+                return seen.node;
+            }
+            pause(&mut turns);
+        }
+    }
+
+    /// What `read` makes of the entry of a key. It may be called for what is changed meanwhile, of which nothing is returned.
+    pub fn get<R>(&self, key: &[u8], mut read: impl FnMut(&Cell<'_>) -> R) -> Option<R> {
+        let mut turns = 0;
+        loop {
+            match self.try_get(key, &mut read) {
+                Ok(found) => return found,
+                Err(Again) => pause(&mut turns),
+            }
+        }
+    }
+
+    #[inline]
+    fn try_get<R>(&self, key: &[u8], read: &mut impl FnMut(&Cell<'_>) -> R) -> Result<Option<R>, Again> {
+        let mut seen = self.descend(key, 0)?;
+        loop {
+            let leaf = seen.node.leaf();
+            if let Ok(at) = leaf.find(&self.heap, key)
+                && let Some(cell) = leaf.cell(&self.heap, at)
+            {
+                let found = read(&cell);
+                return if seen.is_still() {
+                    Ok(Some(found))
+                } else {
+                    Err(Again)
+                };
+            }
+            if !seen.node.is_left_of(&self.heap, key) {
+                return if seen.is_still() { Ok(None) } else { Err(Again) };
+            }
+            seen = self.step(seen, seen.node.right())?;
+        }
+    }
+
+    /// Writes an entry; bytes of key and value that the key had before.
+    pub fn put(&self, content: Content<'_>) -> Option<usize> {
+        let mut buffer = [0; INLINE_MAX];
+        let encoded = Encoded::of(&content, &self.heap, &mut buffer);
+        let leaf = self.lock(content.key, 0).leaf();
+        let mut written = self.write(leaf, content.key, &encoded);
+        if let Some(split) = &written.split {
+            split.right.0.unlock();
+        }
+        leaf.0.unlock();
+        self.wrote(&mut written);
+        written.bytes_before
+    }
+
+    /// What is left to do once others may see what was written.
+    fn wrote(&self, written: &mut Written<'_>) {
+        self.give_cell(written.before);
+        if written.bytes_before.is_none() {
+            self.len.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(split) = written.split.take() {
+            self.post(split.separator, split.address, split.right.0.id);
+        }
+    }
+
+    /// Writes an entry to a leaf that is locked and stays so, as does the one that it is split into.
+    fn write<'t>(&'t self, leaf: Leaf<'t>, key: &[u8], encoded: &Encoded<'_>) -> Written<'t> {
+        let found = leaf.find(&self.heap, key);
+        let before = found.map_or(0, |at| leaf.address(at));
+        let bytes_before = found
+            .ok()
+            .and_then(|at| leaf.cell(&self.heap, at))
+            .map(|cell| cell.bytes());
+        let is_written = match found {
+            Ok(at) => leaf.replace(at, encoded),
+            Err(at) if leaf.has_room(encoded) => {
+                leaf.insert(at, key, encoded);
+                true
+            }
+            Err(_) => false,
+        };
+        let split = (!is_written).then(|| self.split_leaf(leaf, found, key, encoded));
+        Written {
+            before,
+            bytes_before,
+            split,
+        }
+    }
+}
+
+/// What became of a leaf that was written to.
+struct Written<'t> {
+    /// The address of the entry before, where it is in the heap.
+    before: u64,
+    /// Of its key and value.
+    bytes_before: Option<usize>,
+    split: Option<Split<'t>>,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

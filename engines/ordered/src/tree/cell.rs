@@ -1,0 +1,327 @@
+//! An entry in the heap: version, key, value.
+//!
+//! Short entries have one word before their key. Read by threads that may be late: whatever stands there, reading ends and stays within
+//! bounds. Invariant: what a reader copied is one entry if the node that named it has not changed meanwhile.
+
+use std::cmp::Ordering as Order;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::heap::Heap;
+use super::leaf::INLINE_MAX;
+
+const WORD: usize = size_of::<u64>();
+/// Words before a key at most.
+const HEAD_MAX: usize = 2;
+/// In the lowest bits of the first word: whether the entry is long; the other one is free.
+const LONG: u64 = 1;
+const FORM_BITS: u32 = 2;
+/// Of a short entry: length of the value, length of the key, version.
+const SHORT_VALUE_BITS: u32 = 9;
+const SHORT_KEY_BITS: u32 = 5;
+const SHORT_VERSION_SHIFT: u32 = FORM_BITS + SHORT_VALUE_BITS + SHORT_KEY_BITS;
+/// Of a long one: length of the key, length of the value. Its version has a word.
+const LONG_KEY_BITS: u32 = 20;
+
+/// What is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Content<'a> {
+    pub key: &'a [u8],
+    pub value: &'a [u8],
+    pub version: u64,
+}
+
+/// Where an entry's parts are.
+#[derive(Clone, Copy)]
+pub(crate) struct Cell<'h> {
+    words: &'h [AtomicU64],
+    pub version: u64,
+    pub key_len: usize,
+    pub value_len: usize,
+    begin: usize,
+    key_begin: usize,
+}
+
+fn bits(value: u64, shift: u32, bits: u32) -> usize {
+    (value >> shift & ((1 << bits) - 1)) as usize
+}
+
+impl Content<'_> {
+    fn is_long(&self) -> bool {
+        self.key.len() >> SHORT_KEY_BITS != 0
+            || self.value.len() >> SHORT_VALUE_BITS != 0
+            || self.version >> (u64::BITS - SHORT_VERSION_SHIFT) != 0
+    }
+
+    /// Its words before the key, and how many there are.
+    fn head(&self) -> ([u64; HEAD_MAX], usize) {
+        if self.is_long() {
+            let lens = (self.value.len() as u64) << LONG_KEY_BITS | self.key.len() as u64;
+            ([lens << FORM_BITS | LONG, self.version], 2)
+        } else {
+            let lens = (self.key.len() as u64) << SHORT_VALUE_BITS | self.value.len() as u64;
+            ([self.version << SHORT_VERSION_SHIFT | lens << FORM_BITS, 0], 1)
+        }
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn len_bytes(&self) -> usize {
+        self.head().1 * WORD + self.key.len() + self.value.len()
+    }
+
+    /// Writes it to a run of its own, whose address it returns.
+    pub(super) fn write(&self, heap: &Heap) -> u64 {
+        let at = heap.take(self.len_bytes().div_ceil(WORD));
+        self.write_at(heap.at(at).unwrap_or_default(), 0);
+        at
+    }
+
+    /// Writes it to words from a byte on.
+    pub(super) fn write_at(&self, words: &[AtomicU64], mut begin: usize) {
+        let (head, len) = self.head();
+        for word in head.iter().take(len) {
+            write_bytes(words, begin, &word.to_le_bytes());
+            begin += WORD;
+        }
+        write_bytes(words, begin, self.key);
+        write_bytes(words, begin + self.key.len(), self.value);
+    }
+}
+
+/// An entry as a leaf has it: whole, or its address.
+pub(super) struct Encoded<'b> {
+    bytes: &'b [u8],
+    is_outside: bool,
+}
+
+impl<'b> Encoded<'b> {
+    /// In a buffer where it is short, else in the heap.
+    pub(super) fn of(content: &Content<'_>, heap: &Heap, buffer: &'b mut [u8; INLINE_MAX]) -> Encoded<'b> {
+        let is_outside = content.len_bytes() > INLINE_MAX;
+        let mut len = 0;
+        let mut put = |bytes: &[u8]| {
+            if let Some(place) = buffer.get_mut(len..len + bytes.len()) {
+                place.copy_from_slice(bytes);
+                len += bytes.len();
+            }
+        };
+        if is_outside {
+            put(&content.write(heap).to_le_bytes());
+        } else {
+            let (head, words) = content.head();
+            head.iter().take(words).for_each(|word| put(&word.to_le_bytes()));
+            put(content.key);
+            put(content.value);
+        }
+        Encoded {
+            bytes: buffer.get(..len).unwrap_or_default(),
+            is_outside,
+        }
+    }
+
+    /// As another leaf has it.
+    pub(super) fn moved(bytes: &'b [u8], is_outside: bool) -> Encoded<'b> {
+        Encoded { bytes, is_outside }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
+    pub(super) fn bytes(&self) -> &'b [u8] {
+        self.bytes
+    }
+
+    pub(super) fn is_outside(&self) -> bool {
+        self.is_outside
+    }
+}
+
+/// What the words before a key say.
+#[derive(Clone, Copy)]
+pub(super) struct Parts {
+    pub version: u64,
+    pub key_len: usize,
+    pub value_len: usize,
+    pub key_begin: usize,
+}
+
+impl Parts {
+    /// Of the entry that begins at a byte, by the words that begin at bytes.
+    #[inline(always)]
+    pub(super) fn read(begin: usize, word_at: impl Fn(usize) -> u64) -> Parts {
+        let first = word_at(begin);
+        let is_long = first & LONG != 0;
+        let mut key_begin = begin + WORD;
+        let (key_len, value_len, version) = if is_long {
+            key_begin += WORD;
+            let key_len = bits(first, FORM_BITS, LONG_KEY_BITS);
+            let value_len = (first >> (FORM_BITS + LONG_KEY_BITS)) as usize;
+            (key_len, value_len, word_at(begin + WORD))
+        } else {
+            let key_len = bits(first, FORM_BITS + SHORT_VALUE_BITS, SHORT_KEY_BITS);
+            (
+                key_len,
+                bits(first, FORM_BITS, SHORT_VALUE_BITS),
+                first >> SHORT_VERSION_SHIFT,
+            )
+        };
+        Parts {
+            version,
+            key_len,
+            value_len,
+            key_begin,
+        }
+    }
+}
+
+impl<'h> Cell<'h> {
+    #[inline]
+    pub(super) fn read(heap: &'h Heap, at: u64) -> Option<Cell<'h>> {
+        Cell::read_at(heap.at(at)?, 0)
+    }
+
+    /// The entry that begins at a byte.
+    #[inline(always)]
+    pub(super) fn read_at(words: &'h [AtomicU64], begin: usize) -> Option<Cell<'h>> {
+        let parts = Parts::read(begin, |at| word_at(words, at));
+        Some(Cell {
+            words,
+            version: parts.version,
+            key_len: parts.key_len,
+            value_len: parts.value_len,
+            begin,
+            key_begin: parts.key_begin,
+        })
+    }
+
+    /// Bytes of key and value.
+    pub(crate) fn bytes(&self) -> usize {
+        self.key_len + self.value_len
+    }
+
+    pub(super) fn words(&self) -> &'h [AtomicU64] {
+        self.words
+    }
+
+    pub(super) fn begin(&self) -> usize {
+        self.begin
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn len_bytes(&self) -> usize {
+        self.key_begin - self.begin + self.key_len + self.value_len
+    }
+
+    /// Eight bytes of the key from `at` on as a number in the order of keys; behind its end zeros.
+    #[inline]
+    pub(super) fn word_of_key(&self, at: usize) -> u64 {
+        let left = self.key_len.saturating_sub(at);
+        if left == 0 {
+            return 0;
+        }
+        let value = word_at(self.words, self.key_begin + at).to_be();
+        if left < WORD {
+            value & (u64::MAX << (8 * (WORD - left)))
+        } else {
+            value
+        }
+    }
+
+    /// How its key compares with another.
+    #[inline]
+    pub(super) fn cmp_key(&self, key: &[u8]) -> Order {
+        let mut at = 0;
+        while at < self.key_len.min(key.len()) {
+            match self.word_of_key(at).cmp(&word_of(key, at)) {
+                Order::Equal => at += WORD,
+                unequal => return unequal,
+            }
+        }
+        self.key_len.cmp(&key.len())
+    }
+
+    /// Bytes that two keys begin with alike.
+    pub(super) fn common(&self, other: &Cell<'_>) -> usize {
+        let most = self.key_len.min(other.key_len);
+        let mut at = 0;
+        while at < most {
+            let differing = self.word_of_key(at) ^ other.word_of_key(at);
+            if differing != 0 {
+                return (at + differing.leading_zeros() as usize / 8).min(most);
+            }
+            at += WORD;
+        }
+        most
+    }
+
+    pub(super) fn copy_key(&self, bytes: &mut Vec<u8>) {
+        copy_bytes(self.words, self.key_begin, self.key_len, bytes);
+    }
+
+    #[inline]
+    pub(crate) fn copy_value(&self, bytes: &mut Vec<u8>) {
+        copy_bytes(self.words, self.key_begin + self.key_len, self.value_len, bytes);
+    }
+}
+
+/// Eight bytes from a byte on; what is not there is zeros.
+#[inline(always)]
+pub(super) fn word_at(words: &[AtomicU64], begin: usize) -> u64 {
+    let (at, shift) = (begin / WORD, (begin % WORD) as u32 * 8);
+    let load = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
+    let low = load(at) >> shift;
+    if shift == 0 {
+        low
+    } else {
+        low | load(at + 1) << (64 - shift)
+    }
+}
+
+/// Bytes from a byte on, behind what is in `bytes`; none where there are not so many.
+#[inline]
+pub(super) fn copy_bytes(words: &[AtomicU64], mut begin: usize, len: usize, bytes: &mut Vec<u8>) {
+    if begin + len > words.len() * WORD {
+        return;
+    }
+    bytes.reserve(len);
+    let end = begin + len;
+    while begin + WORD <= end {
+        bytes.extend_from_slice(&word_at(words, begin).to_le_bytes());
+        begin += WORD;
+    }
+    let rest = word_at(words, begin).to_le_bytes();
+    bytes.extend_from_slice(rest.get(..end - begin).unwrap_or_default());
+}
+
+/// Writes bytes from a byte on, and leaves those around as they are.
+#[inline]
+pub(super) fn write_bytes(words: &[AtomicU64], mut begin: usize, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let (at, skip) = (begin / WORD, begin % WORD);
+        let Some(word) = words.get(at) else { return };
+        let len = bytes.len().min(WORD - skip);
+        let (now, behind) = bytes.split_at(len);
+        let mut whole = [0; WORD];
+        if len < WORD {
+            whole = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        for (place, byte) in whole.iter_mut().skip(skip).zip(now) {
+            *place = *byte;
+        }
+        word.store(u64::from_le_bytes(whole), Ordering::Relaxed);
+        (begin, bytes) = (begin + len, behind);
+    }
+}
+
+/// Eight bytes of a key from `at` on as a number in the order of keys; behind its end zeros.
+#[inline]
+pub(super) fn word_of(key: &[u8], at: usize) -> u64 {
+    let rest = key.get(at..).unwrap_or_default();
+    match rest.first_chunk() {
+        Some(whole) => u64::from_be_bytes(*whole),
+        None => rest
+            .iter()
+            .enumerate()
+            .fold(0, |word, (at, byte)| word | u64::from(*byte) << (56 - 8 * at)),
+    }
+}

@@ -1,0 +1,181 @@
+//! An inner node: up to 64 separators in order, each with the node behind it and its first bytes behind what all of them share.
+//!
+//! Separators are in the heap. Only who has the node's lock changes it.
+
+use std::cmp::Ordering as Order;
+use std::sync::atomic::AtomicU64;
+
+use super::cell::{Cell, word_of};
+use super::heap::Heap;
+use super::node::{HEAD_WORDS, Node, OWN};
+
+/// Separators of a full node.
+pub(super) const FULL: usize = 64;
+pub(super) const INNER_WORDS: usize = SLOTS + FULL;
+const HEADS: usize = HEAD_WORDS;
+const SLOTS: usize = HEADS + FULL / 2;
+/// A slot: the address of a separator, below it the number of a child.
+pub(super) const CHILD_BITS: u32 = 28;
+const CHILD_MASK: u64 = (1 << CHILD_BITS) - 1;
+
+#[derive(Clone, Copy)]
+pub(super) struct Inner<'t>(pub Node<'t>);
+
+impl<'t> Inner<'t> {
+    /// The lines that a search reads.
+    #[inline(always)]
+    pub(super) fn lines(&self) -> impl Iterator<Item = &'t AtomicU64> {
+        self.0.words.iter().take(SLOTS).step_by(8)
+    }
+
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        self.0.count().min(FULL)
+    }
+
+    #[inline(always)]
+    fn head(&self, at: usize) -> u32 {
+        (self.0.word(HEADS + at / 2) >> (32 * (at as u32 % 2))) as u32
+    }
+
+    fn set_head(&self, at: usize, head: u32) {
+        let (word, shift) = (HEADS + at / 2, 32 * (at as u32 % 2));
+        let others = self.0.word(word) & !(u64::from(u32::MAX) << shift);
+        self.0.set(word, others | u64::from(head) << shift);
+    }
+
+    #[inline(always)]
+    fn slot(&self, at: usize) -> u64 {
+        self.0.word(SLOTS + at)
+    }
+
+    /// The address of a separator.
+    pub(super) fn address(&self, at: usize) -> u64 {
+        self.slot(at) >> CHILD_BITS
+    }
+
+    pub(super) fn cell(&self, heap: &'t Heap, at: usize) -> Option<Cell<'t>> {
+        Cell::read(heap, self.address(at))
+    }
+
+    /// The child for keys behind so many separators.
+    #[inline(always)]
+    pub(super) fn child(&self, separators: usize) -> u64 {
+        match separators.checked_sub(1) {
+            None => self.0.word(OWN),
+            Some(at) => self.slot(at) & CHILD_MASK,
+        }
+    }
+
+    pub(super) fn set_first_child(&self, child: u64) {
+        self.0.set(OWN, child);
+    }
+
+    /// How many heads are lower than this one.
+    #[inline(always)]
+    fn heads_below(&self, head: u32, count: usize) -> usize {
+        let (mut begin, mut len) = (0, count);
+        while len > 1 {
+            let half = len / 2;
+            begin += if self.head(begin + half - 1) < head {
+                half
+            } else {
+                0
+            };
+            len -= half;
+        }
+        begin + usize::from(len == 1 && self.head(begin) < head)
+    }
+
+    /// Where a separator is, or where it would come.
+    #[inline]
+    pub(super) fn find(&self, heap: &Heap, key: &[u8]) -> Result<usize, usize> {
+        let (count, head) = (self.count(), (word_of(key, self.0.shared()) >> 32) as u32);
+        let first = self.heads_below(head, count);
+        if first == count || self.head(first) != head {
+            return Err(first);
+        }
+        let end = head
+            .checked_add(1)
+            .map_or(count, |above| self.heads_below(above, count));
+        let (mut begin, mut end) = (first, end);
+        while begin < end {
+            let middle = begin + (end - begin) / 2;
+            match self
+                .cell(heap, middle)
+                .map_or(Order::Less, |cell| cell.cmp_key(key))
+            {
+                Order::Equal => return Ok(middle),
+                Order::Less => begin = middle + 1,
+                Order::Greater => end = middle,
+            }
+        }
+        Err(begin)
+    }
+
+    /// How many separators are not above a key: the child with that number is the one for it, as far as this node knows.
+    #[inline]
+    pub(super) fn separators_up_to(&self, heap: &Heap, key: &[u8]) -> usize {
+        match self.find(heap, key) {
+            Ok(at) => at + 1,
+            Err(at) => at,
+        }
+    }
+
+    /// Puts a separator and the child behind it at a place; there is room.
+    pub(super) fn insert(&self, at: usize, key: &[u8], address: u64, child: u64) {
+        let (count, node) = (self.count(), &self.0);
+        let head = word_of(key, node.shared()) >> 32;
+        for at in (at..count).rev() {
+            node.set(SLOTS + at + 1, self.slot(at));
+        }
+        let (first, last) = (HEADS + at / 2, HEADS + count / 2);
+        for word in (first + 1..=last.min(SLOTS - 1)).rev() {
+            node.set(word, node.word(word) << 32 | node.word(word - 1) >> 32);
+        }
+        let before = node.word(first);
+        let heads = match at % 2 {
+            0 => before << 32 | head,
+            _ => before & u64::from(u32::MAX) | head << 32,
+        };
+        node.set(first, heads);
+        node.set(SLOTS + at, address << CHILD_BITS | child);
+        node.set_count(count + 1);
+    }
+
+    /// Takes away the separator at a place and the child behind it; the separator's address.
+    pub(super) fn remove(&self, at: usize) -> u64 {
+        let (count, address) = (self.count(), self.address(at));
+        for at in at..count - 1 {
+            self.set_head(at, self.head(at + 1));
+            self.0.set(SLOTS + at, self.slot(at + 1));
+        }
+        self.0.set_count(count - 1);
+        address
+    }
+
+    /// [`Node::bound`].
+    pub(super) fn bound(&self, heap: &Heap, low: u64, high: u64) {
+        if self.0.bound(heap, low, high) {
+            (0..self.count()).for_each(|at| self.set_start(heap, at));
+        }
+    }
+
+    fn set_start(&self, heap: &Heap, at: usize) {
+        let word = self
+            .cell(heap, at)
+            .map_or(0, |cell| cell.word_of_key(self.0.shared()));
+        self.set_head(at, (word >> 32) as u32);
+    }
+
+    /// Moves the separators from a place on, with the children behind them, behind those of another node.
+    pub(super) fn move_to(&self, heap: &Heap, from: usize, other: &Inner<'_>) {
+        let (count, begin) = (self.count(), other.count());
+        for (at, to) in (from..count).zip(begin..FULL) {
+            other.0.set(SLOTS + to, self.slot(at));
+            other.set_start(heap, to);
+        }
+        other.0.set_count(begin + (count - from));
+        self.0.set_count(from);
+    }
+}

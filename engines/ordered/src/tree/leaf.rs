@@ -1,0 +1,326 @@
+//! A leaf: a page of entries. Slots in the order of keys grow from its begin, and the entries themselves from its end.
+//!
+//! A slot has the first bytes of a key behind what all keys share, and where the entry begins. Entries that are too large have their place
+//! in the heap, and the page has the address. Only who has the leaf's lock changes it.
+
+use std::cmp::Ordering as Order;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::cell::{Cell, Encoded, word_of, write_bytes};
+use super::heap::Heap;
+use super::node::{HEAD_WORDS, Node, OWN};
+
+pub(super) const LEAF_WORDS: usize = 256;
+const PAGE_BYTES: usize = LEAF_WORDS * WORD;
+const WORD: usize = size_of::<u64>();
+pub(super) const SLOTS: usize = HEAD_WORDS;
+/// Bytes that slots and entries have.
+pub(super) const ROOM: usize = PAGE_BYTES - HEAD_WORDS * WORD;
+/// Larger entries are in the heap.
+pub(super) const INLINE_MAX: usize = 64;
+/// A slot: 51 bits of the key, whether the entry is in the heap, and the byte at which it, or its address, begins.
+const START_SHIFT: u32 = 13;
+pub(super) const OUTSIDE: u64 = 1 << 12;
+pub(super) const PLACE_MASK: u64 = OUTSIDE - 1;
+
+#[derive(Clone, Copy)]
+pub(super) struct Leaf<'t>(pub Node<'t>);
+
+#[inline(always)]
+fn start_of(word: u64) -> u64 {
+    word >> START_SHIFT
+}
+
+impl<'t> Leaf<'t> {
+    pub(super) fn begin(&self) {
+        self.set_room(PAGE_BYTES, 0);
+    }
+
+    /// The first byte of an entry, and bytes between entries that are no more.
+    fn room(&self) -> (usize, usize) {
+        let word = self.0.word(OWN);
+        (word as usize & 0xffff, (word >> 16) as usize & 0xffff)
+    }
+
+    fn set_room(&self, first: usize, lost: usize) {
+        self.0.set(OWN, (lost << 16 | first) as u64);
+    }
+
+    /// Bytes that slots and entries take.
+    pub(super) fn used(&self) -> usize {
+        let (first, lost) = self.room();
+        (PAGE_BYTES - first) + self.count() * WORD - lost
+    }
+
+    /// The lines that a search reads, as far as they are known.
+    #[inline(always)]
+    pub(super) fn lines(&self) -> impl Iterator<Item = &'t AtomicU64> {
+        self.0.words.iter().take(SLOTS + 40).step_by(8)
+    }
+
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        self.0.count().min(ROOM / WORD)
+    }
+
+    #[inline(always)]
+    fn slot(&self, at: usize) -> u64 {
+        self.0.word(SLOTS + at)
+    }
+
+    #[inline(always)]
+    pub(super) fn cell(&self, heap: &'t Heap, at: usize) -> Option<Cell<'t>> {
+        let slot = self.slot(at);
+        let place = (slot & PLACE_MASK) as usize;
+        if slot & OUTSIDE == 0 {
+            return Cell::read_at(self.0.words, place);
+        }
+        Cell::read(heap, self.outside(place))
+    }
+
+    fn outside(&self, place: usize) -> u64 {
+        super::cell::word_at(self.0.words, place)
+    }
+
+    /// How many starts are lower than this one.
+    #[inline(always)]
+    fn starts_below(&self, start: u64, count: usize) -> usize {
+        let Some(slots) = self.0.words.get(SLOTS..SLOTS + count) else {
+            return 0;
+        };
+        let start_at = |at: usize| {
+            slots
+                .get(at)
+                .map_or(0, |slot| start_of(slot.load(Ordering::Relaxed)))
+        };
+        let (mut begin, mut len) = (0, count);
+        while len > 1 {
+            let half = len / 2;
+            begin += if start_at(begin + half - 1) < start {
+                half
+            } else {
+                0
+            };
+            len -= half;
+        }
+        begin + usize::from(len == 1 && start_at(begin) < start)
+    }
+
+    /// Where a key is, or where it would come.
+    #[inline]
+    pub(super) fn find(&self, heap: &Heap, key: &[u8]) -> Result<usize, usize> {
+        let (count, start) = (self.count(), start_of(word_of(key, self.0.shared())));
+        let mut begin = self.starts_below(start, count);
+        // Most often the key itself, or nothing.
+        let is_alike = |at: usize| at < count && start_of(self.slot(at)) == start;
+        if !is_alike(begin) {
+            return Err(begin);
+        }
+        let compared = |at| self.cell(heap, at).map_or(Order::Less, |cell| cell.cmp_key(key));
+        if !is_alike(begin + 1) {
+            return match compared(begin) {
+                Order::Equal => Ok(begin),
+                Order::Less => Err(begin + 1),
+                Order::Greater => Err(begin),
+            };
+        }
+        let mut end = self.starts_below(start + 1, count);
+        while begin < end {
+            let middle = begin + (end - begin) / 2;
+            match compared(middle) {
+                Order::Equal => return Ok(middle),
+                Order::Less => begin = middle + 1,
+                Order::Greater => end = middle,
+            }
+        }
+        Err(begin)
+    }
+
+    /// Room for an entry of so many bytes, beside a slot where that is wanted; its place. It may be made by moving entries.
+    fn room_for(&self, len: usize, slots: usize) -> Option<usize> {
+        let slots_end = (SLOTS + self.count() + slots) * WORD;
+        let (mut first, lost) = self.room();
+        if first < slots_end + len {
+            if first + lost < slots_end + len {
+                return None;
+            }
+            self.close_gaps();
+            (first, _) = self.room();
+        }
+        Some(first - len)
+    }
+
+    /// Whether one more entry fits.
+    pub(super) fn has_room(&self, encoded: &Encoded<'_>) -> bool {
+        let (first, lost) = self.room();
+        first + lost >= (SLOTS + self.count() + 1) * WORD + encoded.len()
+    }
+
+    /// Moves entries to the end of the page, so that nothing is between them.
+    fn close_gaps(&self) {
+        let mut before = [0; LEAF_WORDS];
+        for (place, word) in before.iter_mut().zip(self.0.words) {
+            *place = word.load(Ordering::Relaxed);
+        }
+        let before = before.map(AtomicU64::new);
+        let mut first = PAGE_BYTES;
+        let mut bytes = Vec::with_capacity(INLINE_MAX);
+        for at in 0..self.count() {
+            let slot = self.slot(at);
+            let place = (slot & PLACE_MASK) as usize;
+            let len = self.len_in_page(&before, slot);
+            bytes.clear();
+            super::cell::copy_bytes(&before, place, len, &mut bytes);
+            first -= len;
+            write_bytes(self.0.words, first, &bytes);
+            self.0.set(SLOTS + at, slot & !PLACE_MASK | first as u64);
+        }
+        self.set_room(first, 0);
+    }
+
+    /// Bytes that the entry of a slot takes in the page.
+    fn len_in_page(&self, words: &[AtomicU64], slot: u64) -> usize {
+        let place = (slot & PLACE_MASK) as usize;
+        match slot & OUTSIDE {
+            0 => Cell::read_at(words, place).map_or(0, |cell| cell.len_bytes()),
+            _ => WORD,
+        }
+    }
+
+    /// Puts an entry at a place; there is room.
+    pub(super) fn insert(&self, at: usize, key: &[u8], encoded: &Encoded<'_>) {
+        let Some(place) = self.room_for(encoded.len(), 1) else {
+            return;
+        };
+        let count = self.count();
+        for at in (at..count).rev() {
+            self.0.set(SLOTS + at + 1, self.slot(at));
+        }
+        let start = word_of(key, self.0.shared()) & (u64::MAX << START_SHIFT);
+        self.0.set_count(count + 1);
+        self.put(at, start, place, encoded);
+    }
+
+    fn put(&self, at: usize, start: u64, place: usize, encoded: &Encoded<'_>) {
+        write_bytes(self.0.words, place, encoded.bytes());
+        let (first, lost) = self.room();
+        self.set_room(first.min(place), lost);
+        let outside = if encoded.is_outside() { OUTSIDE } else { 0 };
+        self.0.set(SLOTS + at, start | outside | place as u64);
+    }
+
+    /// The address of the entry at a place where it is in the heap, else 0.
+    pub(super) fn address(&self, at: usize) -> u64 {
+        let slot = self.slot(at);
+        if slot & OUTSIDE == 0 {
+            0
+        } else {
+            self.outside((slot & PLACE_MASK) as usize)
+        }
+    }
+
+    /// Writes another entry of the key at a place, if there is room.
+    pub(super) fn replace(&self, at: usize, encoded: &Encoded<'_>) -> bool {
+        let slot = self.slot(at);
+        let (len, place) = (self.len_in_page(self.0.words, slot), (slot & PLACE_MASK) as usize);
+        let start = slot & (u64::MAX << START_SHIFT);
+        if len == encoded.len() {
+            self.put(at, start, place, encoded);
+            return true;
+        }
+        let (first, lost) = self.room();
+        let slots_end = (SLOTS + self.count()) * WORD;
+        if first + lost + len < slots_end + encoded.len() {
+            return false;
+        }
+        if first < slots_end + encoded.len() {
+            // Without the one that goes.
+            self.remove(at);
+            self.insert_start(at, start, encoded);
+            return true;
+        }
+        self.set_room(first, lost + len);
+        self.put(at, start, first - encoded.len(), encoded);
+        true
+    }
+
+    fn insert_start(&self, at: usize, start: u64, encoded: &Encoded<'_>) {
+        let Some(place) = self.room_for(encoded.len(), 1) else {
+            return;
+        };
+        let count = self.count();
+        for at in (at..count).rev() {
+            self.0.set(SLOTS + at + 1, self.slot(at));
+        }
+        self.0.set_count(count + 1);
+        self.put(at, start, place, encoded);
+    }
+
+    /// Takes away the entry at a place. What it has in the heap is the caller's.
+    pub(super) fn remove(&self, at: usize) {
+        let (count, len) = (self.count(), self.len_in_page(self.0.words, self.slot(at)));
+        let (first, lost) = self.room();
+        self.set_room(first, lost + len);
+        for at in at..count - 1 {
+            self.0.set(SLOTS + at, self.slot(at + 1));
+        }
+        self.0.set_count(count - 1);
+        if count == 1 {
+            self.begin();
+        }
+    }
+
+    /// [`Node::bound`].
+    pub(super) fn bound(&self, heap: &Heap, low: u64, high: u64) {
+        if self.0.bound(heap, low, high) {
+            for at in 0..self.count() {
+                let word = self
+                    .cell(heap, at)
+                    .map_or(0, |cell| cell.word_of_key(self.0.shared()));
+                let rest = self.slot(at) & !(u64::MAX << START_SHIFT);
+                self.0.set(SLOTS + at, word & (u64::MAX << START_SHIFT) | rest);
+            }
+        }
+    }
+
+    /// The place from which on entries go to another leaf, so that both have about as much.
+    pub(super) fn middle(&self) -> usize {
+        let (mut used, half, count) = (0, self.used() / 2, self.count());
+        for at in 0..count {
+            used += WORD + self.len_in_page(self.0.words, self.slot(at));
+            if used >= half {
+                return (at + 1).clamp(1, count.max(2) - 1);
+            }
+        }
+        count.max(2) - 1
+    }
+
+    /// Moves the entries from a place on behind those of another leaf, which has room.
+    pub(super) fn move_to(&self, heap: &Heap, from: usize, other: &Leaf<'_>) {
+        let count = self.count();
+        let mut bytes = Vec::with_capacity(INLINE_MAX);
+        for at in from..count {
+            let slot = self.slot(at);
+            bytes.clear();
+            let len = self.len_in_page(self.0.words, slot);
+            super::cell::copy_bytes(self.0.words, (slot & PLACE_MASK) as usize, len, &mut bytes);
+            let word = match self.0.shared() == other.0.shared() {
+                true => slot,
+                false => self
+                    .cell(heap, at)
+                    .map_or(0, |cell| cell.word_of_key(other.0.shared())),
+            };
+            let encoded = Encoded::moved(&bytes, slot & OUTSIDE != 0);
+            other.insert_start(other.count(), word & (u64::MAX << START_SHIFT), &encoded);
+        }
+        let (first, mut lost) = self.room();
+        lost += (from..count)
+            .map(|at| self.len_in_page(self.0.words, self.slot(at)))
+            .sum::<usize>();
+        self.set_room(first, lost);
+        self.0.set_count(from);
+        if from == 0 {
+            self.begin();
+        }
+    }
+}

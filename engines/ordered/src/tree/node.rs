@@ -1,0 +1,236 @@
+//! What leaves and inner nodes have in common: a lock with a version, a level, bounds and a neighbour.
+//!
+//! A node knows its neighbour to the right and where its keys end, so that a search that comes late goes on there (Lehman and Yao, 1981).
+//! Readers take no lock: they look at the version before and behind (Leis et al., 2016). Invariant: words are written by who has the lock
+//! alone.
+
+use std::cmp::Ordering as Order;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+use super::cell::{Cell, word_of};
+use super::heap::Heap;
+use super::inner::Inner;
+use super::leaf::Leaf;
+
+pub(super) const HEAD_WORDS: usize = 8;
+/// The words of the head.
+const LOCK: usize = 0;
+const SHAPE: usize = 1;
+const RIGHT: usize = 2;
+const LOW: usize = 3;
+const HIGH: usize = 4;
+/// The first eight bytes of the key from which on keys are not this node's.
+const HIGH_WORD: usize = 5;
+/// What leaves and inner nodes have for themselves.
+pub(super) const OWN: usize = 6;
+/// In the lock's word; above them it counts changes.
+const LOCKED: u64 = 1;
+const DEAD: u64 = 2;
+const CHANGE: u64 = 4;
+/// In the shape: the count of keys, then the level, then the length of what they share.
+const LEVEL_SHIFT: u32 = 16;
+const SHARED_SHIFT: u32 = 32;
+
+#[derive(Clone, Copy)]
+pub(super) struct Node<'t> {
+    pub id: u64,
+    pub words: &'t [AtomicU64],
+}
+
+/// A node as it was when its version was read.
+#[derive(Clone, Copy)]
+pub(super) struct Seen<'t> {
+    pub node: Node<'t>,
+    version: u64,
+}
+
+impl<'t> Node<'t> {
+    #[inline(always)]
+    pub(super) fn word(&self, at: usize) -> u64 {
+        self.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
+    }
+
+    #[inline(always)]
+    pub(super) fn set(&self, at: usize, value: u64) {
+        if let Some(word) = self.words.get(at) {
+            word.store(value, Ordering::Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn version(&self, order: Ordering) -> u64 {
+        self.words.first().map_or(DEAD, |lock| lock.load(order))
+    }
+
+    fn set_version(&self, version: u64, order: Ordering) {
+        if let Some(lock) = self.words.first() {
+            lock.store(version, order);
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn leaf(&self) -> Leaf<'t> {
+        Leaf(*self)
+    }
+
+    #[inline(always)]
+    pub(super) fn inner(&self) -> Inner<'t> {
+        Inner(*self)
+    }
+
+    /// The node once nobody writes it, or as it was when it died.
+    #[inline]
+    pub(super) fn seen(self) -> Seen<'t> {
+        let mut turns = 0_u32;
+        loop {
+            let version = self.version(Ordering::Acquire);
+            if version & LOCKED == 0 {
+                return Seen { node: self, version };
+            }
+            pause(&mut turns);
+        }
+    }
+
+    /// Lets others see what was changed.
+    pub(super) fn unlock(self) {
+        let version = self.version(Ordering::Relaxed);
+        self.set_version((version & !LOCKED) + CHANGE, Ordering::Release);
+    }
+
+    /// The same where nothing was changed.
+    pub(super) fn unlock_unchanged(self) {
+        let version = self.version(Ordering::Relaxed);
+        self.set_version(version & !LOCKED, Ordering::Release);
+    }
+
+    /// The end of a node: who sees it begins again. Its versions go on with the node that gets its memory.
+    #[cfg(test)]
+    pub(super) fn unlock_dead(self) {
+        let version = self.version(Ordering::Relaxed);
+        self.set_version(((version & !LOCKED) | DEAD) + CHANGE, Ordering::Release);
+    }
+
+    /// Makes a dead node, or one of new memory, an empty one that is locked.
+    pub(super) fn begin(self, level: usize) {
+        let version = self.version(Ordering::Relaxed);
+        self.set_version(((version & !DEAD) + CHANGE) | LOCKED, Ordering::Relaxed);
+        fence(Ordering::Release);
+        for at in SHAPE..HEAD_WORDS {
+            self.set(at, 0);
+        }
+        self.set(SHAPE, (level as u64) << LEVEL_SHIFT);
+        if level == 0 {
+            self.leaf().begin();
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn count(&self) -> usize {
+        self.word(SHAPE) as usize & 0xffff
+    }
+
+    pub(super) fn set_count(&self, count: usize) {
+        self.set(SHAPE, self.word(SHAPE) & !0xffff | count as u64);
+    }
+
+    #[inline(always)]
+    pub(super) fn level(&self) -> usize {
+        (self.word(SHAPE) >> LEVEL_SHIFT) as usize & 0xff
+    }
+
+    /// Bytes that all its keys begin with alike.
+    #[inline(always)]
+    pub(super) fn shared(&self) -> usize {
+        (self.word(SHAPE) >> SHARED_SHIFT) as usize
+    }
+
+    pub(super) fn right(&self) -> Option<u64> {
+        self.word(RIGHT).checked_sub(1)
+    }
+
+    pub(super) fn set_right(&self, right: Option<u64>) {
+        self.set(RIGHT, right.map_or(0, |right| right + 1));
+    }
+
+    /// Addresses of the keys from which on and up to which keys are this node's; 0 where nothing bounds them.
+    pub(super) fn low(&self) -> u64 {
+        self.word(LOW)
+    }
+
+    pub(super) fn high(&self) -> u64 {
+        self.word(HIGH)
+    }
+
+    /// Whether a key is none of this node's, but of one to the right.
+    #[inline]
+    pub(super) fn is_left_of(&self, heap: &Heap, key: &[u8]) -> bool {
+        let high = self.word(HIGH);
+        high != 0
+            && match word_of(key, 0).cmp(&self.word(HIGH_WORD)) {
+                Order::Less => false,
+                Order::Greater => true,
+                Order::Equal => {
+                    Cell::read(heap, high).is_some_and(|high| high.cmp_key(key) != Order::Greater)
+                }
+            }
+    }
+
+    /// Bounds the keys, whose addresses are given; whether all of them share another length now, by which their starts are to be made again.
+    pub(super) fn bound(&self, heap: &Heap, low: u64, high: u64) -> bool {
+        self.set(LOW, low);
+        self.set(HIGH, high);
+        let read = |address| Cell::read(heap, address).filter(|_| address != 0);
+        let (low, high) = (read(low), read(high));
+        self.set(HIGH_WORD, high.map_or(0, |high| high.word_of_key(0)));
+        let shared = match (low, high) {
+            (Some(low), Some(high)) => low.common(&high),
+            _ => 0,
+        };
+        let is_other = shared != self.shared();
+        self.set(
+            SHAPE,
+            self.word(SHAPE) & u64::from(u32::MAX) | (shared as u64) << SHARED_SHIFT,
+        );
+        is_other
+    }
+}
+
+impl<'t> Seen<'t> {
+    /// Whether it is as it was seen. What was read of it before is true then.
+    #[inline(always)]
+    pub(super) fn is_still(&self) -> bool {
+        fence(Ordering::Acquire);
+        self.node.version(Ordering::Relaxed) == self.version
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.version & DEAD != 0
+    }
+
+    /// Locks the node if it is as it was seen.
+    pub(super) fn try_lock(&self) -> bool {
+        let locked = self.node.words.get(LOCK).is_some_and(|lock| {
+            lock.compare_exchange(
+                self.version,
+                self.version | LOCKED,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            )
+            .is_ok()
+        });
+        // Who reads a word that is written from here on finds the version changed.
+        fence(Ordering::Release);
+        locked
+    }
+}
+
+/// Waits a little for who has a lock, longer each time.
+pub(super) fn pause(turns: &mut u32) {
+    *turns += 1;
+    if turns.is_multiple_of(64) {
+        // It may have lost the processor to this very thread.
+        std::thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
