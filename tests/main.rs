@@ -19,7 +19,7 @@ mod serving {
     mod configuration;
     mod drain;
     mod duplex;
-    mod failing_disk;
+    pub(crate) mod failing_disk;
     mod infer;
     mod killed_folds;
     mod logging;
@@ -60,6 +60,7 @@ mod nodes {
     mod catching_up;
     mod changing;
     mod client;
+    mod clock_steps;
     pub(crate) mod cluster;
     mod etcd;
     mod failing;

@@ -42,7 +42,7 @@ impl Disk {
 }
 
 /// A library to preload into a server, made of the C file of that name beside this one.
-pub(super) fn compiled(folder: &Path, name: &str) -> PathBuf {
+pub(crate) fn compiled(folder: &Path, name: &str) -> PathBuf {
     let library = folder.join(name).with_extension("so");
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/serving");
     let mut compiler = Command::new("cc");
