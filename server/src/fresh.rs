@@ -240,6 +240,21 @@ impl Following {
         }
     }
 
+    /// What was folded of buckets that this node gets is in versions of others: its own log cannot tell that it lacks that.
+    fn warn_of_folds(&self, map: u64) {
+        for table in &self.tables {
+            let folded_ms = self.with_overlay(table, |table, overlay| overlay.folded_in(table).before_ms);
+            if let Some(folded_ms) = folded_ms.filter(|folded_ms| *folded_ms > 0) {
+                tracing::warn!(
+                    table,
+                    map,
+                    folded_ms,
+                    "this node gets buckets of a table whose fresh rows were folded: what was folded of these shows here only where the version that it                      serves was built from the other nodes' (`millpond features fold --rebuilt`, docs/nodes.md)"
+                );
+            }
+        }
+    }
+
     /// Asks the replicas of a map's buckets from now on.
     fn go_by(
         self: &Arc<Following>,
@@ -250,6 +265,9 @@ impl Following {
         let (others, mut gains) = others(before, map, &self.name);
         // By a map that this node did not read its buckets may have been others' alone.
         gains |= before.is_some_and(|before| map.version().saturating_sub(before.version()) > 1);
+        if gains {
+            self.warn_of_folds(map.version());
+        }
         let names = names(&others);
         self.nodes.fresh.keep(|name| map.find(name).is_some());
         self.change(|standings| {

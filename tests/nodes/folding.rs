@@ -70,6 +70,17 @@ fn kill(server: &Millpond) {
     server.signal("KILL");
 }
 
+fn wait_for_line(cluster: &Cluster, name: &str, words: &str) {
+    let until = limit();
+    while !fs::read_to_string(cluster.path(name).join("log"))
+        .unwrap()
+        .contains(words)
+    {
+        assert!(Instant::now() < until, "no line of {name} has {words:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn nodes_fold_up_to_one_time_and_give_memory_back() {
     let mut cluster = Cluster::start_fresh(&NAMES, 2, SETTLES);
@@ -140,14 +151,7 @@ fn nodes_fold_up_to_one_time_and_give_memory_back() {
     }
     fs::remove_file(cluster.path("b").join("films/ACTIVE")).unwrap();
     cluster.restart("b");
-    let until = limit();
-    while !fs::read_to_string(cluster.path("b").join("log"))
-        .unwrap()
-        .contains("in its versions alone")
-    {
-        assert!(Instant::now() < until);
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for_line(&cluster, "b", "in its versions alone");
     let call = json!({"table": "films", "keys": keys(), "map": 1, "_token": TOKEN});
     let (status, answer) = Http::connect(&cluster.node("b").addr).call("features.lookup", &call);
     assert_eq!((status, &answer["code"]), (503, &json!(30116)), "{answer}");
@@ -167,11 +171,17 @@ fn nodes_fold_up_to_one_time_and_give_memory_back() {
 fn nodes_fold_on_without_one_that_went_from_the_map() {
     let cluster = Cluster::start_fresh(&["a", "b", "c"], 2, SETTLES);
     let made = upsert(cluster.node("a"), &upsert_call(&keys(), 7.0));
-    foldable(&cluster, &made);
+    fold_all(&cluster, foldable(&cluster, &made));
+    NAMES.iter().for_each(|name| cluster.activate(name, 2));
     kill(cluster.node("c"));
     write_map(cluster.folder.path(), 2, &NAMES, 2);
     for name in NAMES {
         cluster.node(name).wait_for_metric("millpond_nodes_map_version 2");
+        wait_for_line(
+            &cluster,
+            name,
+            "gets buckets of a table whose fresh rows were folded",
+        );
     }
     // They have its buckets now, and it is never asked again.
     let made = upsert(cluster.node("a"), &upsert_call(&keys(), 8.0));

@@ -59,7 +59,7 @@ fn settled(said: Settled, known: Known) -> Settled {
 }
 
 impl Following {
-    fn with_overlay<R>(&self, name: &str, read: impl FnOnce(&Table, &Overlay) -> R) -> Option<R> {
+    pub(super) fn with_overlay<R>(&self, name: &str, read: impl FnOnce(&Table, &Overlay) -> R) -> Option<R> {
         let catalog = self.shared.calls.state().map(|state| Arc::clone(&state))?;
         let table = catalog.tables.get(name)?;
         Some(read(table, table.overlay()?))
