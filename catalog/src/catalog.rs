@@ -23,6 +23,8 @@ pub struct Resources {
     pub put_bytes_max: usize,
     /// How long a change waits for the calls that hold what it took away.
     pub drain: Duration,
+    /// Which node of the map this server is: versions that were built for another one are refused.
+    pub node: Option<String>,
 }
 
 impl Default for Resources {
@@ -31,6 +33,7 @@ impl Default for Resources {
             cpus: Vec::new(),
             put_bytes_max: ordered::Options::default().queue_bytes_max,
             drain: Duration::from_secs(10),
+            node: None,
         }
     }
 }
@@ -83,6 +86,9 @@ impl Catalog {
         for (name, section) in &mut sections.features {
             let (table, past) =
                 versions::open(name, section, Served::of(before, name), resources.put_bytes_max)?;
+            if section.spread {
+                check_node(name, &table, resources.node.as_deref())?;
+            }
             // What is the newest now may not be when it is opened again, by a way back.
             section.version = Some(table.version());
             next.tables.insert(name.clone(), table);
@@ -277,6 +283,18 @@ fn kept<S: PartialEq, T: Clone>(
 }
 
 /// Opens a store, and logs what its log held.
+/// Refuses a version that was built for another node of the map than this server is.
+fn check_node(name: &str, table: &Table, node: Option<&str>) -> Result<(), Error> {
+    match (table.node(), node) {
+        (Some(share), Some(node)) if share.name != node => Err(Error::Unfit(format!(
+            "features.{name}: version {} was built for node {share}; this server is node {node:?} (nodes.name): build it with `--map FILE --node \
+             {node}`, or correct features.{name}.path",
+            table.version(),
+        ))),
+        _ => Ok(()),
+    }
+}
+
 fn open_store(name: &str, section: &ordered::Section, put_bytes_max: usize) -> Result<Store, Error> {
     let opened = section.open(put_bytes_max);
     let (store, recovery) = opened.map_err(Error::part("ordered", name))?;

@@ -12,6 +12,7 @@ pub use alike::KNOWN_BYTES_MAX;
 use crate::{Served, find, spread};
 use millpond_catalog::Catalog;
 use millpond_engines_features::{Answered, Error, Pool, Projection, Table};
+use millpond_nodes::bucket_of;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, features_lookup as schema};
 use std::borrow::Cow;
@@ -107,6 +108,9 @@ impl<'c> Part<'c> {
         check_pool(table, &lookup)?;
         let projection = projection(table, &lookup)?;
         let keys = keys_of(table, lookup.keys, lookup.texts)?;
+        if lookup.map.is_some() {
+            check_held(table, &keys)?;
+        }
         let (keys, inverse) = match lookup.unique {
             false => (keys, None),
             true => {
@@ -250,6 +254,27 @@ impl<'c> Part<'c> {
             None => self.look_up(values, found),
         });
     }
+}
+
+/// A version that was built for another node, or by another map, does not have all keys that a caller looks for here: it cannot say that
+/// one is not there. Callers then ask for another version.
+fn check_held(table: &Table, keys: &[u64]) -> Result<(), Status> {
+    let (Some(held), Some(share)) = (table.held_buckets(), table.node()) else {
+        return Ok(());
+    };
+    let mut buckets = keys.iter().map(|key| bucket_of(*key, held.buckets()));
+    let Some(bucket) = buckets.find(|bucket| !held.has(*bucket)) else {
+        return Ok(());
+    };
+    let ex = format!(
+        "version {} of table {:?} has not the keys of bucket {bucket}: it was built for node {:?} by map {}; let all nodes serve versions \
+         with the buckets of the next map before it is published (docs/features.md)",
+        table.version(),
+        table.name(),
+        share.name,
+        share.map_version,
+    );
+    Err(Status::new(Code::VersionGone, ex))
 }
 
 /// Looks keys up and counts it: what `projection` has of their rows, and the bitmap.

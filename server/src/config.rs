@@ -286,6 +286,7 @@ impl Config {
             // Admission counts more for a put than its store does, so this is never what refuses one.
             put_bytes_max: self.server.in_flight_bytes_max,
             drain: Duration::from_millis(self.server.drain_ms_max),
+            node: self.nodes.as_ref().and_then(|nodes| nodes.name.clone()),
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Maps and versions that change under calls.
 
-use super::cluster::{Cluster, check_rows, some_keys, write_map};
+use super::cluster::{Cluster, TOKEN, check_rows, socket, some_keys, write_map};
 use super::failing::look_up_until;
 use super::upserts::{firsts, limit, upsert_call};
 use crate::harness::Http;
+use millpond_nodes::BucketMap;
 use serde_json::json;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -109,6 +110,104 @@ fn nodes_switch_one_after_the_other_and_no_call_mixes_versions() {
         &json!({"table": "films", "keys": [1, 2, 3], "at_version": 9}),
     );
     assert_eq!((status, &answer["code"]), (410, &json!(30106)), "{answer}");
+}
+
+/// A map by which two nodes have these buckets of 64.
+fn map_of(cluster: &Cluster, version: u64, of_a: &str, of_b: &str) -> String {
+    let node = |name: &str, buckets: &str| {
+        let at = socket(cluster.folder.path(), name);
+        format!(
+            "{{ name = \"{name}\", addresses = [\"unix:{}\"], buckets = \"{buckets}\" }}",
+            at.display()
+        )
+    };
+    let nodes = [node("a", of_a), node("b", of_b)].join(", ");
+    format!("version = {version}\nbuckets = 64\nnodes = [{nodes}]\n")
+}
+
+/// Builds and serves a version by a map that nobody goes by.
+fn serve_by(cluster: &Cluster, map: &str, version: u64) {
+    let map = BucketMap::from_toml(map).unwrap();
+    for name in ["a", "b"] {
+        cluster.make_by(&map, name, version);
+        cluster.activate(name, version);
+    }
+}
+
+/// Goes by a map from now on.
+fn publish(cluster: &Cluster, version: u64, map: &str) {
+    let next = cluster.path("next.toml");
+    std::fs::write(&next, map).unwrap();
+    std::fs::rename(next, cluster.path("map.toml")).unwrap();
+    for name in ["a", "b"] {
+        let line = format!("millpond_nodes_map_version {version}");
+        cluster.node(name).wait_for_metric(&line);
+    }
+}
+
+/// Looks keys up through both nodes: whether both found all, of which versions; a key that is there is found, or said to be missing.
+fn look_up_both(cluster: &Cluster, seed: u64) -> Option<Vec<u64>> {
+    let keys = some_keys(seed, 200);
+    let versions = ["a", "b"].map(|name| {
+        let call = json!({"table": "films", "keys": keys});
+        let (status, answer) = cluster.node(name).call("features.lookup", &call);
+        let is_whole = status == 200 && answer.get("missing").is_none();
+        assert!(
+            is_whole || answer["missing"].is_array() || status == 410,
+            "{answer}"
+        );
+        is_whole.then(|| check_rows(&keys, &answer))
+    });
+    versions.into_iter().collect()
+}
+
+#[test]
+fn a_version_by_another_map_does_not_say_that_keys_are_not_there() {
+    let cluster = Cluster::start(&["a", "b"], 1);
+    publish(&cluster, 2, &map_of(&cluster, 2, "0-31", "32-63"));
+    serve_by(&cluster, &map_of(&cluster, 2, "0-31", "32-63"), 2);
+    let until = limit();
+    while look_up_both(&cluster, 1) != Some(vec![2, 2]) {
+        assert!(Instant::now() < until, "version 2 is not answered");
+    }
+    // By the next map a gives buckets away: version 3 has them nowhere where callers look for them yet.
+    let next = map_of(&cluster, 3, "0-15", "16-63");
+    serve_by(&cluster, &next, 3);
+    (0..50).for_each(|seed| drop(look_up_both(&cluster, seed)));
+    publish(&cluster, 3, &next);
+    while look_up_both(&cluster, 2) != Some(vec![3, 3]) {
+        assert!(Instant::now() < until, "not all keys are found by the next map");
+    }
+    // Versions with the buckets of both maps come first: then nothing is missing at any time.
+    serve_by(&cluster, &map_of(&cluster, 4, "0-15,48-63", "16-63"), 4);
+    while look_up_both(&cluster, 3) != Some(vec![4, 4]) {
+        assert!(Instant::now() < until, "version 4 is not answered");
+    }
+    let next = map_of(&cluster, 4, "0-15,48-63", "16-47");
+    publish(&cluster, 4, &next);
+    (0..50).for_each(|seed| assert!(look_up_both(&cluster, seed).is_some()));
+    serve_by(&cluster, &next, 5);
+    (0..50).for_each(|seed| assert!(look_up_both(&cluster, seed).is_some()));
+}
+
+#[test]
+fn a_version_for_another_node_is_refused() {
+    let cluster = Cluster::start(&["a", "b"], 1);
+    let map = cluster.map();
+    cluster.make_by(&map, "a", 2);
+    for file in std::fs::read_dir(cluster.path("a").join("films/00000002")).unwrap() {
+        let (file, to) = (file.unwrap(), cluster.path("b").join("films/00000002"));
+        std::fs::create_dir_all(&to).unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
+    let call = json!({"table": "films", "version": 2, "_token": TOKEN});
+    let (status, answer) = cluster.node("b").call("features.activate", &call);
+    let said = answer["ex"].to_string();
+    assert!(
+        status != 200 && said.contains("was built for node a of map 1"),
+        "{answer}"
+    );
+    assert!(said.contains("--node b"), "{answer}");
 }
 
 #[test]

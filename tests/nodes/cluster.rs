@@ -1,7 +1,7 @@
 //! Servers that share a table, each with the rows of its buckets alone; one that has all of it; and one that has none.
 
 use crate::harness::Millpond;
-use millpond_engines_features::{Column, Numbers, Schema, write::Writer};
+use millpond_engines_features::{Column, NodeShare, Numbers, Schema, write::Writer};
 use millpond_nodes::BucketMap;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -102,10 +102,20 @@ impl Cluster {
 
     /// Makes a version of the table: of a node the rows of its buckets; of any other server all rows.
     pub fn make(&self, name: &str, version: u64) {
-        let map = self.map();
+        self.make_by(&self.map(), name, version);
+    }
+
+    /// The same by another map.
+    pub fn make_by(&self, map: &BucketMap, name: &str, version: u64) {
         let node = map.find(name);
-        let has = |key: u64| node.is_none_or(|node| map.replicas(map.bucket(key)).contains(&node));
-        make_table(&self.path(name).join("films"), version, has);
+        let has = |key: u64| node.is_none_or(|node| map.holds(node, key));
+        let share = node.map(|node| NodeShare {
+            name: name.to_owned(),
+            map_version: map.version(),
+            buckets: map.buckets(),
+            held: map.buckets_of(node),
+        });
+        make_share(&self.path(name).join("films"), version, share, has);
     }
 
     pub fn map(&self) -> BucketMap {
@@ -234,6 +244,10 @@ pub fn write_map_of(folder: &Path, version: u64, nodes: &[(&str, String)], repli
 
 /// Rows that say their key and version.
 pub fn make_table(dir: &Path, version: u64, has: impl Fn(u64) -> bool) {
+    make_share(dir, version, None, has);
+}
+
+fn make_share(dir: &Path, version: u64, share: Option<NodeShare>, has: impl Fn(u64) -> bool) {
     let column = |name: &str, dim| Column {
         name: name.to_owned(),
         numbers: Numbers::F32,
@@ -244,7 +258,9 @@ pub fn make_table(dir: &Path, version: u64, has: impl Fn(u64) -> bool) {
         default_row: Some(vec![-1.0, -2.0, -3.0]),
         ..Schema::floats(1)
     };
-    let mut writer = Writer::create(dir, "films", version, schema, 2).unwrap();
+    let mut writer = Writer::create(dir, "films", version, schema, 2)
+        .unwrap()
+        .node(share);
     for key in (0..KEYS).filter(|key| has(*key)) {
         writer
             .push(key, &[key as f32, key as f32 / 2.0, version as f32])

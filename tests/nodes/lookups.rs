@@ -85,9 +85,18 @@ fn a_call_goes_to_the_nodes_of_its_keys_alone_and_no_further() {
     );
     // Who splits keys gets what the node itself has.
     let node = cluster.node("a");
-    let payload = json!({"table": "films", "keys": [of("a")[0], of("b")[0]], "map": 1, "type": "none"});
-    let (status, answer) = node.call("features.lookup", &payload);
+    let look_up = |keys: [u64; 2]| {
+        let payload = json!({"table": "films", "keys": keys, "map": 1, "type": "none"});
+        node.call("features.lookup", &payload)
+    };
+    let absent = (KEYS..)
+        .find(|key| map.holds(map.find("a").unwrap(), *key))
+        .unwrap();
+    let (status, answer) = look_up([of("a")[0], absent]);
     assert_eq!((status, &answer["found"]), (200, &json!([1])), "{answer}");
+    let (status, answer) = look_up([of("a")[0], of("b")[0]]);
+    assert_eq!((status, &answer["code"]), (410, &json!(30106)), "{answer}");
+    assert!(answer["ex"].to_string().contains("built for node"), "{answer}");
     let (_, page) = node.admin_get("/metrics");
     assert!(
         !page.contains("millpond_node_calls_total{node=\"b\"} 1"),

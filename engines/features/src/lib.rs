@@ -102,7 +102,7 @@ pub use error::Error;
 pub use hash::text_key;
 pub use lookup::Pool;
 pub use millpond_wal::{Durability, QueueError};
-pub use node_share::NodeShare;
+pub use node_share::{HeldBuckets, NodeShare};
 pub use overlay::{
     Fold, Folded, FreshPage, FreshRow, Overlay, OverlayRecovery, OverlaySection, Settled, Stamp,
     UPSERT_BYTES_MAX, Upsert, UpsertError, Upserted, fold, stored_rows,

@@ -15,7 +15,7 @@ use crate::counts::{Begun, Counts};
 use crate::error::Error;
 use crate::layer::{Layer, Said};
 use crate::manifest::{Base, FILE, Manifest};
-use crate::node_share::NodeShare;
+use crate::node_share::{HeldBuckets, NodeShare};
 use crate::overlay::{Folded, View};
 use crate::projection::Projection;
 use crate::rows::{Reader, Row};
@@ -45,6 +45,7 @@ pub struct Table {
     source: String,
     /// Where it has the keys of one node alone.
     node: Option<NodeShare>,
+    held: Option<HeldBuckets>,
     /// The version's own first, its base last; never empty. Versions that have one in common may share it.
     layers: Vec<Arc<Layer>>,
     /// Fresh rows over it.
@@ -339,6 +340,12 @@ impl Table {
     /// The node that it was built for, where it has the keys of one alone.
     pub fn node(&self) -> Option<&NodeShare> {
         self.node.as_ref()
+    }
+
+    /// The buckets that it has, where it was built for one node.
+    #[inline]
+    pub fn held_buckets(&self) -> Option<&HeldBuckets> {
+        self.held.as_ref()
     }
 
     /// Rows, without those that its deltas replaced or removed.

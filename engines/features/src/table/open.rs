@@ -11,6 +11,7 @@ use crate::counts::Counts;
 use crate::error::Error;
 use crate::layer::Layer;
 use crate::manifest::{Base, FILE, Manifest};
+use crate::node_share::NodeShare;
 use crate::projection::{Answered, Projection};
 use crate::shard::Shard;
 use crate::versions::{folder, number};
@@ -58,6 +59,7 @@ pub(super) fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<
         rows: top.rows,
         created_unix_s: top.created_unix_s,
         source: top.source,
+        held: top.node.as_ref().map(NodeShare::held_buckets),
         node: top.node,
         layers,
     })
