@@ -33,6 +33,11 @@ pub const LISTED: &[(&str, &str)] = &[
     ),
     ("millpond features rollback embeddings", "the same"),
     (
+        "curl -s localhost:13500/service/features.lookup -d '{\"table\": \"items\"",
+        "needs a server of the table that is built before it; tests/serving/upserts.rs makes such calls",
+    ),
+    ("curl -s localhost:13500/service/features.upsert", "the same"),
+    (
         "millpond features fold",
         "needs the log of a server that took upserts; tests/serving/upserts.rs and tests/nodes/folding.rs run it",
     ),
