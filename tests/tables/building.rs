@@ -49,7 +49,7 @@ impl Place {
         let verified = self.features(&["verify", "tables/films"]);
         let said = String::from_utf8_lossy(&verified.stdout).into_owned();
         assert!(
-            verified.status.success() && said.contains("version   1 of [1]"),
+            verified.status.success() && said.contains("version   1 (there are 1)"),
             "{verified:?}"
         );
         let built = self.features(&[

@@ -11,6 +11,8 @@ use crate::error::Error;
 
 /// Numbers of the default row that are shown.
 const SHOWN_MAX: usize = 8;
+/// Characters of a node's buckets that are shown.
+const BUCKETS_SHOWN_MAX: usize = 100;
 
 /// One version of a table, described.
 #[derive(Debug, Clone, PartialEq)]
@@ -99,9 +101,9 @@ impl fmt::Display for Inspection {
         writeln!(f, "table     {}", self.name)?;
         writeln!(
             f,
-            "version   {} of {:?} in {}",
+            "version   {} (there are {}) in {}",
             self.version,
-            self.versions,
+            listed(&self.versions),
             self.path.display()
         )?;
         if let [_, below @ ..] = self.chain.as_slice()
@@ -128,13 +130,14 @@ impl fmt::Display for Inspection {
             writeln!(f, "default   {}{more}", shown.join(", "))?;
         }
         if let Some(node) = &self.node {
-            writeln!(f, "node      {node}")?;
+            writeln!(f, "node      {}", shown_share(node))?;
         }
         if !self.source.is_empty() {
             writeln!(f, "source    {}", self.source)?;
         }
         if self.created_unix_s > 0 {
-            writeln!(f, "created   {} (seconds of Unix time)", self.created_unix_s)?;
+            let (date, seconds) = (utc(self.created_unix_s), self.created_unix_s);
+            writeln!(f, "created   {date} ({seconds} seconds of Unix time)")?;
         }
         writeln!(
             f,
@@ -150,5 +153,81 @@ impl fmt::Display for Inspection {
             false => "headers and manifest verified, data not read",
         };
         write!(f, "checksums {checksums}")
+    }
+}
+
+/// Numbers with commas between.
+fn listed(numbers: &[u64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    numbers.join(", ")
+}
+
+/// A node's share, without most of its buckets where there are many ranges of them.
+fn shown_share(share: &NodeShare) -> String {
+    let end = share
+        .held
+        .match_indices(',')
+        .map(|(at, _)| at)
+        .take_while(|at| *at <= BUCKETS_SHOWN_MAX)
+        .last();
+    match end {
+        Some(end) if share.held.len() > BUCKETS_SHOWN_MAX => NodeShare {
+            held: format!("{},…", share.held.get(..end).unwrap_or_default()),
+            ..share.clone()
+        }
+        .to_string(),
+        _ => share.to_string(),
+    }
+}
+
+/// A time of day in UTC, as 2026-11-28 21:30:00 UTC.
+fn utc(unix_s: u64) -> String {
+    let (days, second) = (unix_s / 86_400, unix_s % 86_400);
+    let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
+    // Years begin in March, so that the day that a leap year adds is their last. Eras of 400 years have as many days each.
+    let days = days.saturating_add(719_468);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, is_next) = match month {
+        0..=9 => (month + 3, 0),
+        _ => (month - 9, 1),
+    };
+    let year = year + era * 400 + is_next;
+    format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_shown_as_dates() {
+        let check = |unix_s, expected: &str| assert_eq!(utc(unix_s), expected);
+        check(0, "1970-01-01 00:00:00 UTC");
+        check(951_782_399, "2000-02-28 23:59:59 UTC");
+        check(951_782_400, "2000-02-29 00:00:00 UTC");
+        check(951_868_800, "2000-03-01 00:00:00 UTC");
+        check(1_795_901_223, "2026-11-28 21:27:03 UTC");
+        check(4_107_542_399, "2100-02-28 23:59:59 UTC");
+        check(4_107_542_400, "2100-03-01 00:00:00 UTC");
+        assert!(utc(u64::MAX).ends_with("UTC"));
+    }
+
+    #[test]
+    fn many_buckets_are_cut_between_two_ranges() {
+        let share = |held: String| NodeShare {
+            name: "a".to_owned(),
+            map_version: 3,
+            buckets: 1024,
+            held,
+        };
+        let check = |held: String, expected: &str| assert_eq!(shown_share(&share(held)), expected);
+        check("0-5,7".to_owned(), "a of map 3, buckets 0-5,7 of 1024");
+        let held = ["100-101"; 40].join(",");
+        let kept = ["100-101"; 12].join(",");
+        check(held, &format!("a of map 3, buckets {kept},… of 1024"));
     }
 }

@@ -455,7 +455,13 @@ fn inspect_and_verify_tell_what_is_there() {
     );
     assert!(!of_table.checksums_verified);
     let text = of_table.to_string();
-    for expected in ["films", "vector: 4 of f32", "shard-00001.mpf", "data not read"] {
+    for expected in [
+        "films",
+        "2 (there are 1, 2)",
+        "vector: 4 of f32",
+        "shard-00001.mpf",
+        "data not read",
+    ] {
         assert!(text.contains(expected), "{text}");
     }
     let of_version = verify(&first.path).unwrap();
