@@ -224,7 +224,7 @@ fn check_pipeline(server: &Millpond) {
             9 => (&[b"ECHO", b"between"], b"$7\r\nbetween\r\n".to_vec()),
             12 => (
                 &[b"GET", b"x"],
-                b"-ERR key 'x' of table 'films' is none; expected digits of a number up to 18446744073709551615\r\n"
+                b"-ERR 'x' is no key of table 'films'; expected digits of a number up to 18446744073709551615 (if its keys are texts, set features.films.resp_keys = \"text\")\r\n"
                     .to_vec(),
             ),
             17 => (&[b"GET"], b"-ERR wrong number of arguments for 'get' command\r\n".to_vec()),
@@ -271,7 +271,7 @@ fn what_is_not_served_is_refused_in_the_words_of_redis() {
         ("SELECT -1", "ERR DB index is out of range"),
         (
             "GET 18446744073709551616",
-            "ERR key '18446744073709551616' of table 'films' is none; expected digits of a number up to 18446744073709551615",
+            "ERR '18446744073709551616' is no key of table 'films'; expected digits of a number up to 18446744073709551615 (if its keys are texts, set features.films.resp_keys = \"text\")",
         ),
         (
             "DEL 1",
@@ -306,7 +306,7 @@ fn what_is_not_served_is_refused_in_the_words_of_redis() {
     redis.line("SELECT 3", "+OK\r\n");
     redis.line(
         "GET 7",
-        "-ERR key '7' of table 'small' is none; expected 8 bytes, as resp_keys = \"raw\" has them\r\n",
+        "-ERR '7' is no key of table 'small'; expected 8 bytes, as resp_keys = \"raw\" has them (if its keys are texts, set features.small.resp_keys = \"text\")\r\n",
     );
     redis.line("PING", "+PONG\r\n");
 }

@@ -99,7 +99,10 @@ impl Keys {
             Keys::Text => "a text",
         };
         let shown = word.get(..64).unwrap_or(word).escape_ascii();
-        format!("ERR key '{shown}' of table '{table}' is none; expected {expected}")
+        format!(
+            "ERR '{shown}' is no key of table '{table}'; expected {expected} \
+             (if its keys are texts, set features.{table}.resp_keys = \"text\")"
+        )
     }
 
     /// Writes a key as commands have it, in place of what `out` held.
@@ -157,7 +160,7 @@ mod tests {
         check(
             Keys::Decimal,
             b"a\r\n",
-            Err("key 'a\\r\\n' of table 'films' is none"),
+            Err("'a\\r\\n' is no key of table 'films'; expected digits"),
         );
         check(Keys::Decimal, b"", Err("expected digits"));
         check(Keys::Decimal, b"-1", Err("expected digits"));
