@@ -2,7 +2,9 @@
 //! [`BucketMap::new`] checks what it says. Its invariant: a map written by [`BucketMap::to_json`] reads as an equal map.
 
 use crate::{BucketMap, Error, MAP_BYTES_MAX, ranges};
+use serde::de::{Deserializer, Visitor};
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// A bucket map as it is written.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize, Serialize)]
@@ -28,8 +30,35 @@ pub struct NodeFile {
     /// Where it listens: "HOST:PORT", "unix:PATH" or "tls://HOST:PORT".
     pub addresses: Vec<String>,
     /// Its buckets, "0-511,1024"; left out where the map spreads them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "read_buckets"
+    )]
     pub buckets: Option<String>,
+}
+
+/// Reads a node's buckets, and says of anything but text how they are written.
+fn read_buckets<'de, D: Deserializer<'de>>(reader: D) -> Result<Option<String>, D::Error> {
+    struct Ranges;
+
+    impl Visitor<'_> for Ranges {
+        type Value = Option<String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("text such as \"0-511,600\"")
+        }
+
+        fn visit_str<E>(self, text: &str) -> Result<Option<String>, E> {
+            Ok(Some(text.to_owned()))
+        }
+
+        fn visit_unit<E>(self) -> Result<Option<String>, E> {
+            Ok(None)
+        }
+    }
+
+    reader.deserialize_any(Ranges)
 }
 
 impl BucketMap {
@@ -90,5 +119,27 @@ fn check_length(bytes: usize) -> Result<(), Error> {
     match bytes {
         0..=MAP_BYTES_MAX => Ok(()),
         _ => Err(Error::TooLong { bytes }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    #[test]
+    fn buckets_that_are_no_text_are_answered_with_how_they_are_written() {
+        let said = |json: &str| BucketMap::from_json(json.as_bytes()).map(drop);
+        let map = |buckets| {
+            format!(
+                r#"{{"version":1,"buckets":8,"nodes":[{{"name":"a","addresses":["h:1"],"buckets":{buckets}}}]}}"#
+            )
+        };
+        said(&map("\"0-6,7\"")).unwrap();
+        said(&map("null")).unwrap();
+        for buckets in ["[\"0-7\"]", "7", "{}"] {
+            let error = said(&map(buckets)).unwrap_err().to_string();
+            assert!(error.contains("expected text such as \"0-511,600\""), "{error}");
+        }
     }
 }
