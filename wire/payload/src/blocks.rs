@@ -101,7 +101,13 @@ impl<'a> Reader<'a> {
                 token => match T::of(token) {
                     Some(number) => numbers.push(number),
                     None => {
-                        let expected = format!("one {}", T::NAME);
+                        let expected = match token {
+                            // What a signed key is, bit for bit.
+                            Token::Int(found) if T::NAME == u64::NAME => {
+                                format!("one u64; for {found} send {}", found.cast_unsigned())
+                            }
+                            _ => format!("one {}", T::NAME),
+                        };
                         return Err(token.is_not(expected).at(numbers.len()));
                     }
                 },

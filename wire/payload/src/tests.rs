@@ -274,7 +274,7 @@ fn blocks_have_three_forms_and_base64_may_be_said_behind_them() {
     assert!(problem(r#"{"k": "!", "base64": true}"#).contains("key \"k\" is bad base64"));
     assert_eq!(
         problem(r#"{"k": [1, -2]}"#),
-        "key \"k[1]\" is a negative integer; expected one u64"
+        "key \"k[1]\" is a negative integer; expected one u64; for -2 send 18446744073709551614"
     );
     let block = |bytes: &[u8]| {
         let payload = [&b"\x81\xa1k\xc4"[..], &[bytes.len() as u8], bytes].concat();

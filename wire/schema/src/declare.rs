@@ -49,6 +49,18 @@ pub(crate) fn other<'a>(reader: &mut Reader<'a>, key: &'a [u8], unknown: &mut Op
     reader.skip()
 }
 
+/// An error of a call that has an unknown key too: a missing one may be the same, misspelt.
+#[cold]
+pub(crate) fn beside(error: PayloadError, unknown: Option<&[u8]>) -> PayloadError {
+    match (error.problem(), unknown) {
+        (Problem::Missing { key, expected }, Some(unknown)) => {
+            let unknown = String::from_utf8_lossy(unknown);
+            PayloadError::missing(key, format!("{expected}; key \"{unknown}\" is unknown here"))
+        }
+        _ => error,
+    }
+}
+
 #[cold]
 pub(crate) fn refuse(unknown: &[u8], known: &[&str]) -> PayloadError {
     let key = String::from_utf8_lossy(unknown).into_owned();
@@ -133,7 +145,7 @@ macro_rules! schema {
             }
 
             fn read<'a>(reader: &mut $crate::payload::Reader<'a>) -> $crate::payload::Read<$name<'a>> {
-                use $crate::declare::{Slot, fill, other, take};
+                use $crate::declare::{Slot, beside, fill, other, take};
                 $(let mut $field: Slot<$crate::Of<'a, $kind>> = Slot::Unseen;)+
                 let mut unknown = None;
                 reader.map("a map", |reader, key| {
@@ -143,9 +155,10 @@ macro_rules! schema {
                     other(reader, key, &mut unknown)
                 })?;
                 let read = $name {
-                    $($field: take::<$kind>($field, schema!(@key $field $($key)?))?,)+
+                    $($field: take::<$kind>($field, schema!(@key $field $($key)?))
+                        .map_err(|error| beside(error, unknown.filter(|_| schema!(@$role))))?,)+
                 };
-                $($check(&read)?;)?
+                $($check(&read).map_err(|error| beside(error, unknown.filter(|_| schema!(@$role))))?;)?
                 match unknown {
                     Some(unknown) if schema!(@$role) => {
                         Err($crate::declare::refuse(unknown, &[$(schema!(@key $field $($key)?)),+]))

@@ -249,6 +249,11 @@ fn lookups_are_checked() {
     check(r#"{"table":"t","texts":["a","b"]}"#, "texts: Some([");
     check(r#"{"table":"t"}"#, "key \"keys\" is missing; expected u64 values");
     check(
+        r#"{"table":"t","kys":[1]}"#,
+        "array of numbers); key \"kys\" is unknown here",
+    );
+    check(r#"{"tble":"t","keys":[1]}"#, "key \"tble\" is unknown here");
+    check(
         r#"{"table":"t","keys":[1],"texts":["a"]}"#,
         "\"texts\" is given; expected no `texts` beside `keys`",
     );
