@@ -175,7 +175,8 @@ impl Overlay {
     ///
     /// # Errors
     /// [`Error::OverlayLog`] where the log cannot be made or read, is open elsewhere, or is damaged in a way that no crash
-    /// explains; [`Error::Overlay`] where it does not go with the table.
+    /// explains; [`Error::Overlay`] where it does not go with the table; [`Error::Argument`] where `bytes_max` is too small for one
+    /// of the table's rows.
     pub fn open(
         section: &OverlaySection,
         table: &Table,
@@ -256,6 +257,7 @@ impl Overlay {
         queue_bytes_max: usize,
     ) -> Result<(Arc<Overlay>, OverlayRecovery), Error> {
         let (index, mut writer) = Index::new(row_bytes_of(table.schema()));
+        section.check_holds(index.entry_bytes())?;
         let (last_ms, stamp) = (opened.found.time_ms, opened.found.stamp);
         opened
             .found

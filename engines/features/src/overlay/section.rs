@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use millpond_wal::Durability;
 use serde::Deserialize;
 
+use crate::error::Error;
+
 /// Fresh rows are numbered by 32 bits, and none takes less than 40 bytes.
 const BYTES_MAX: u64 = 1 << 37;
 
@@ -80,5 +82,14 @@ impl OverlaySection {
             }
         }
         Ok(())
+    }
+
+    /// What is known to be wrong once the table is open, whose rows take `least` bytes each.
+    pub(super) fn check_holds(&self, least: u64) -> Result<(), Error> {
+        if self.bytes_max >= least {
+            return Ok(());
+        }
+        let expected = format!("at least {least}, the bytes of one row");
+        Err(Error::argument("overlay.bytes_max", expected, self.bytes_max))
     }
 }

@@ -265,6 +265,25 @@ fn a_full_overlay_refuses_what_makes_it_grow() {
 }
 
 #[test]
+fn an_overlay_too_small_for_one_row_is_not_opened() {
+    let bed = Bed::new(|_| ());
+    let open = |bytes_max| {
+        let section = OverlaySection {
+            durability: Durability::Memory,
+            bytes_max,
+            ..OverlaySection::default()
+        };
+        Overlay::open(&section, &bed.table, 1 << 20).map(drop)
+    };
+    let refused = open(54).unwrap_err().to_string();
+    assert_eq!(
+        refused,
+        "overlay.bytes_max: expected at least 55, the bytes of one row, found 54"
+    );
+    open(55).unwrap();
+}
+
+#[test]
 fn old_rows_are_as_if_they_had_never_been_and_their_memory_is_freed() {
     let mut bed = Bed::new(|section| {
         section.ttl_ms = Some(60_000);
