@@ -34,7 +34,12 @@ pub(crate) struct Call {
     #[arg(default_value = "{}")]
     json: String,
     /// The server: HOST:PORT, unix:PATH or tls://HOST:PORT. Of several, with commas between, one that can be reached.
-    #[arg(long, default_value = "127.0.0.1:13500", value_name = "ADDRESS")]
+    #[arg(
+        long,
+        visible_alias = "server",
+        default_value = "127.0.0.1:13500",
+        value_name = "ADDRESS"
+    )]
     addr: String,
     /// Give up after this long; the server is told.
     #[arg(long, default_value_t = 5000, value_name = "MS", value_parser = clap::value_parser!(u64).range(1..))]

@@ -182,7 +182,7 @@ pub(crate) struct Build {
     #[arg(long, conflicts_with_all = ["input", "format", "delta", "remove", "stored", "duplicates", "keys", "slot", "key_column", "value_column", "column", "map", "node"])]
     compact: bool,
     /// Files to spread the rows over.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     shards: u32,
     #[command(flatten)]
     share: held::Share,
@@ -213,7 +213,7 @@ pub(crate) struct Random {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Files to spread the rows over.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     shards: u32,
     /// Leave a table alone that has as many rows of as many floats.
     #[arg(long)]

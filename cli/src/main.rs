@@ -36,7 +36,7 @@ enum Command {
     Serve(serve::Serve),
     /// Read and check a configuration file, and say what it would serve.
     CheckConfig(serve::CheckConfig),
-    /// Build, inspect and verify feature tables.
+    /// Build, inspect, verify, compare and export feature tables, fold upserts into them, and switch the versions that serve.
     #[command(subcommand)]
     Features(features::Features),
     /// Work on an ordered store's folder while no server has it open.

@@ -65,6 +65,12 @@ fn a_folder_says_what_the_next_start_serves() {
     check(features(&["activate", &films]), &["version 3 (before: 1)"]);
     check(features(&["delete", &films, "2"]), &["version 2 is deleted"]);
     refused(features(&["versions", &films, "--tls-ca", "ca.pem"]), "--server");
+    for command in ["versions", "activate", "rollback"] {
+        refused(
+            features(&[command, "no-such-folder"]),
+            "there is no folder no-such-folder; name a table's folder, or name a server with --server",
+        );
+    }
 }
 
 #[test]
@@ -98,10 +104,22 @@ fn a_running_server_is_switched() {
     refused(at(&["activate", "films", "9"]), "version 9 is not in");
     refused(at(&["activate", "actors"]), "actors");
     let without = ["activate", "films", "1", "--server", &server.addr];
-    refused(features(&without), "needs a token");
+    refused(features(&without), "; give --token-file FILE\n");
+    let empty = folder.path().join("empty.token").display().to_string();
+    std::fs::write(&empty, "\n").unwrap();
+    let with_empty = [&without[..], &["--token-file", &empty]].concat();
+    refused(
+        features(&with_empty),
+        "empty.token is empty; expected the server's token",
+    );
     check(
         features(&["versions", "films", "--server", &server.addr]),
         &[", serves"],
     );
     assert_eq!(served(&server), 3);
+    check(features(&["activate", &path(folder.path()), "1"]), &["version 1"]);
+    check(
+        features(&["versions", "films", "--server", &server.addr]),
+        &["\na restart serves version 1, not 3"],
+    );
 }

@@ -38,7 +38,7 @@ pub(crate) struct Fold {
     #[command(flatten)]
     share: Share,
     /// Files to spread the rows over.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1024))]
     shards: u32,
 }
 

@@ -4,12 +4,12 @@
 use crate::connect::{TlsFiles, connect, runtime};
 use anyhow::Context as _;
 use clap::Args;
-use millpond_client_rust::Encoding;
 use millpond_client_rust::schema::features_versions::{Answer, Version};
 use millpond_client_rust::schema::payload::Payload;
 use millpond_client_rust::schema::{
     FeaturesActivate, FeaturesDelete, FeaturesRollback, FeaturesVersions, Field as _, Method,
 };
+use millpond_client_rust::{CallError, Code, Encoding};
 use millpond_engines_features_build::{
     Active, Described, activate_at_start, delete_at_start, describe_versions, roll_back_at_start,
     version_at_start,
@@ -83,25 +83,53 @@ impl Server {
         if let Some(file) = &self.token_file {
             let token =
                 std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            payload["_token"] = json!(token.trim());
+            let token = token.trim();
+            anyhow::ensure!(
+                !token.is_empty(),
+                "{} is empty; expected the server's token",
+                file.display()
+            );
+            payload["_token"] = json!(token);
         }
         let timeout = Duration::from_secs(self.timeout_s);
         let payload = payload.to_string();
         let answer = runtime()?.block_on(async {
             let client = connect(addr, &self.tls).await?;
             let called = client.call_raw(M::NAME, Encoding::Json, payload.as_bytes(), Some(timeout));
-            anyhow::Ok(called.await?)
+            called.await.map_err(|error| self.explained(error))
         })?;
         let payload = Payload::new(Encoding::Json, &answer).context("the answer is not JSON")?;
         let (answer, _) = <Answer<'static>>::decode(&payload).context("the answer is not understood")?;
         Ok(Some(told(&answer)))
     }
+
+    /// Says how to give a token that the server asks for.
+    fn explained(&self, error: CallError) -> anyhow::Error {
+        match &error {
+            CallError::Status(status)
+                if status.code == Code::Unauthenticated && self.token_file.is_none() =>
+            {
+                anyhow::anyhow!("{status}; give --token-file FILE")
+            }
+            _ => error.into(),
+        }
+    }
+}
+
+/// A table's folder, where no server is named.
+fn folder(table: &str) -> anyhow::Result<&Path> {
+    let folder = Path::new(table);
+    anyhow::ensure!(
+        folder.is_dir(),
+        "there is no folder {table}; name a table's folder, or name a server with --server"
+    );
+    Ok(folder)
 }
 
 pub(crate) fn list(place: &Place) -> anyhow::Result<()> {
     let told = match place.at.ask::<FeaturesVersions>(json!({"table": place.table}))? {
         Some(told) => told,
-        None => listed(Path::new(&place.table))?,
+        None => listed(folder(&place.table)?)?,
     };
     crate::print(&told);
     Ok(())
@@ -114,7 +142,7 @@ pub(crate) fn activate(arguments: &Activate) -> anyhow::Result<()> {
     }
     let told = match arguments.at.ask::<FeaturesActivate>(payload)? {
         Some(told) => told,
-        None => at_start(activate_at_start(Path::new(&arguments.table), arguments.version)?),
+        None => at_start(activate_at_start(folder(&arguments.table)?, arguments.version)?),
     };
     crate::print(&told);
     Ok(())
@@ -123,7 +151,7 @@ pub(crate) fn activate(arguments: &Activate) -> anyhow::Result<()> {
 pub(crate) fn roll_back(place: &Place) -> anyhow::Result<()> {
     let told = match place.at.ask::<FeaturesRollback>(json!({"table": place.table}))? {
         Some(told) => told,
-        None => at_start(roll_back_at_start(Path::new(&place.table))?),
+        None => at_start(roll_back_at_start(folder(&place.table)?)?),
     };
     crate::print(&told);
     Ok(())
@@ -134,7 +162,7 @@ pub(crate) fn delete(arguments: &Delete) -> anyhow::Result<()> {
     let told = match at.ask::<FeaturesDelete>(json!({"table": table, "version": version}))? {
         Some(told) => told,
         None => {
-            delete_at_start(Path::new(table), *version)?;
+            delete_at_start(folder(table)?, *version)?;
             format!("version {version} is deleted")
         }
     };
@@ -189,10 +217,10 @@ fn told(answer: &Answer<'_>) -> String {
     };
     let mut lines: Vec<String> = answer.versions.iter().map(line).collect();
     if let Some(why_not) = &answer.why_not {
-        lines.push(format!(
-            "a restart will not serve version {}: {why_not}",
-            answer.active
-        ));
+        lines.push(match why_not.strip_prefix("a restart serves ") {
+            Some(other) => format!("a restart serves {other}, not {}", answer.active),
+            None => format!("a restart will not serve version {}: {why_not}", answer.active),
+        });
     }
     lines.join("\n")
 }

@@ -310,11 +310,19 @@ impl Schema {
         };
         if self.is_varying() && row.len() > ROW_BYTES_MAX {
             let expected = format!("at most {ROW_BYTES_MAX} bytes");
-            return Err(Error::argument("default row", expected, row.len()));
+            return Err(Error::argument(
+                "default row (--default-row)",
+                expected,
+                row.len(),
+            ));
         }
         if !self.is_varying() && row.len() != self.dim() {
             let expected = format!("{} numbers", self.dim());
-            return Err(Error::argument("default row", expected, row.len()));
+            return Err(Error::argument(
+                "default row (--default-row)",
+                expected,
+                row.len(),
+            ));
         }
         let mut bytes = Vec::with_capacity(self.row_bytes());
         match rows::encode(self, row, &mut bytes) {
@@ -322,7 +330,7 @@ impl Schema {
             Err(Unfit { position, value }) => {
                 let found = format!("{value} at {position}");
                 Err(Error::argument(
-                    "default row",
+                    "default row (--default-row)",
                     "numbers that its columns can hold",
                     found,
                 ))

@@ -105,7 +105,7 @@ pub enum Error {
     },
     /// The input has no column of that name.
     #[error(
-        "{} has no column {column:?}: found {available:?}; name the key and the value column",
+        "{} has no column {column:?}: found {available:?}; name the right one with {option}",
         path.display()
     )]
     NoColumn {
@@ -113,6 +113,8 @@ pub enum Error {
         path: PathBuf,
         /// The asked column.
         column: String,
+        /// The option of the command that names it.
+        option: &'static str,
         /// The columns that are there.
         available: Vec<String>,
     },
@@ -344,7 +346,10 @@ impl fmt::Display for Problem {
             Problem::EmptyVector => write!(f, "the list is empty; expected one number or more"),
             Problem::NullElement { position } => write!(f, "element {position} is null; fill it"),
             Problem::NotNumbers { found } => {
-                write!(f, "expected a number, or a list such as [0.5, -1], found {found}")
+                write!(
+                    f,
+                    "expected a number, or a list such as [0.5, -1], found {found}; for bytes add --type bytes"
+                )
             }
             Problem::NotFinite { position, value } => write!(
                 f,

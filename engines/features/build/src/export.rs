@@ -78,7 +78,8 @@ pub fn export(table_dir: &Path, version: Option<u64>, output: &Path) -> Result<E
     table.verify()?;
     // Not whether it leads to anything: the rename would replace a link to nothing.
     if fs::symlink_metadata(output).is_ok() {
-        let exists = std::io::ErrorKind::AlreadyExists.into();
+        let words = "it is there already; choose another name or remove it";
+        let exists = std::io::Error::new(std::io::ErrorKind::AlreadyExists, words);
         return Err(Error::write(output)(exists));
     }
     if table.schema().columns.iter().any(|column| column.name == KEY) {

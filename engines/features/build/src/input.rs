@@ -127,11 +127,12 @@ impl Wanted<'_> {
 
     /// Finds the columns among those that a file has. `others` says whether all but the key's may stand for a missing `vector`.
     fn find(&self, path: &Path, available: &[String], others: bool) -> Result<Columns, Error> {
-        let find = |column: &str| {
+        let find = |column: &str, option| {
             let mut places = (0..available.len()).filter(|&at| available[at] == column);
             let found = places.next().ok_or_else(|| Error::NoColumn {
                 path: path.to_path_buf(),
                 column: column.to_owned(),
+                option,
                 available: available.to_vec(),
             })?;
             match places.next() {
@@ -144,7 +145,8 @@ impl Wanted<'_> {
                 }),
             }
         };
-        let key = find(self.key)?;
+        let key = find(self.key, "--key-column NAME")?;
+        let find = |column: &str| find(column, "--value-column NAME (or --column)");
         let of_source = |source: &Source| match source {
             Source::Columns(columns) => columns.iter().map(|column| find(column)).collect(),
             Source::Usual

@@ -25,10 +25,13 @@ fn a_table_has_the_default_row_that_it_was_given_and_its_deltas_have_it_too() {
         default_row: Some(row.to_vec()),
         ..BuildOptions::new(dir.path(), "films")
     };
-    check(&given(&[1.0]), &["default row: expected 2 numbers, found 1"]);
+    check(
+        &given(&[1.0]),
+        &["default row (--default-row): expected 2 numbers, found 1"],
+    );
     check(
         &given(&[1.0, f32::NAN]),
-        &["default row: expected numbers that its columns can hold, found NaN at 1"],
+        &["default row (--default-row): expected numbers that its columns can hold, found NaN at 1"],
     );
     check(&given(&[0.25, -1.0]), &["default   0.25, -1\n"]);
     let delta = |options| BuildOptions {

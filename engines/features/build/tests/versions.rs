@@ -254,11 +254,11 @@ fn an_export_that_fails_leaves_no_file() {
     check(Some(3), "rows.csv", "column \"key\": expected another name");
     assert_eq!(fs::read_dir(&out).unwrap().count(), 0);
     fs::write(out.join("rows.csv"), "mine").unwrap();
-    check(Some(1), "rows.csv", "rows.csv: entity already exists");
+    check(Some(1), "rows.csv", "rows.csv: it is there already");
     assert_eq!(fs::read_to_string(out.join("rows.csv")).unwrap(), "mine");
     for to in ["nowhere.csv", "rows.csv"] {
         std::os::unix::fs::symlink(to, out.join("link.csv")).unwrap();
-        check(Some(1), "link.csv", "link.csv: entity already exists");
+        check(Some(1), "link.csv", "link.csv: it is there already");
         assert_eq!(fs::read_link(out.join("link.csv")).unwrap(), Path::new(to));
         fs::remove_file(out.join("link.csv")).unwrap();
     }

@@ -158,7 +158,11 @@ fn before(found: &Found, fold: &Fold<'_>, known: Folded) -> Result<u64, Error> {
 /// What the log has up to the sequence, and that sequence.
 pub(super) fn read(base: &Table, fold: &Fold<'_>) -> Result<(Found, Folded), Error> {
     if !fold.log.is_dir() {
-        return Err(problem(fold, "there is no such folder".to_owned()));
+        return Err(problem(
+            fold,
+            "there is no such folder; features.NAME.overlay.path of the server's configuration names it"
+                .to_owned(),
+        ));
     }
     let mut tries = 1;
     loop {

@@ -133,7 +133,10 @@ fn default_rows_fit_their_columns() {
         };
         match schema.check() {
             Ok(()) => assert_eq!(expected, ""),
-            Err(error) => assert_eq!(error.to_string(), format!("default row: {expected}")),
+            Err(error) => assert_eq!(
+                error.to_string(),
+                format!("default row (--default-row): {expected}")
+            ),
         }
     };
     check(Numbers::F32, &[0.5, -1.0], "");
