@@ -2,6 +2,7 @@
 
 use super::versions::{folder, served};
 use crate::harness::Millpond;
+use std::fs;
 use std::path::Path;
 
 /// What it prints, and on which stream.
@@ -53,6 +54,12 @@ fn a_folder_says_what_the_next_start_serves() {
     );
     refused(features(&["activate", &films, "9"]), "version 9 is not in");
     refused(features(&["delete", &films, "1"]), "is the active one");
+    // What a start could not open is not made active.
+    let shard = Path::new(&films).join("00000002/shard-00000.mpf");
+    let whole = fs::read(&shard).unwrap();
+    fs::write(&shard, &whole[..whole.len() - 100]).unwrap();
+    refused(features(&["activate", &films, "2"]), "length in bytes");
+    fs::write(&shard, whole).unwrap();
     let server = Millpond::start(folder.path(), &[]);
     assert_eq!(served(&server), 1);
     check(

@@ -61,7 +61,9 @@ pub(crate) fn folded(arguments: Fold) -> anyhow::Result<String> {
                     format!("{summary}\nfolded what was upserted before {before_ms} ms of Unix time")
                 }
             },
-            None => "nothing was upserted that the version does not have; no version was written".to_owned(),
+            None => "nothing that can be folded was upserted that the version does not have (what was written last is left to the next fold); no \
+                     version was written"
+                .to_owned(),
         },
     )
 }

@@ -11,8 +11,8 @@ use millpond_client_rust::schema::{
 };
 use millpond_client_rust::{CallError, Code, Encoding};
 use millpond_engines_features_build::{
-    Active, Described, activate_at_start, delete_at_start, describe_versions, roll_back_at_start,
-    version_at_start,
+    Active, Described, activate_at_start, check_opens, delete_at_start, describe_versions,
+    roll_back_at_start, version_at_start,
 };
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -142,7 +142,11 @@ pub(crate) fn activate(arguments: &Activate) -> anyhow::Result<()> {
     }
     let told = match arguments.at.ask::<FeaturesActivate>(payload)? {
         Some(told) => told,
-        None => at_start(activate_at_start(folder(&arguments.table)?, arguments.version)?),
+        None => {
+            let folder = folder(&arguments.table)?;
+            check_opens(folder, arguments.version)?;
+            at_start(activate_at_start(folder, arguments.version)?)
+        }
     };
     crate::print(&told);
     Ok(())

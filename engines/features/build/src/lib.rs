@@ -68,6 +68,15 @@ pub fn compact(
     Ok(folded?)
 }
 
+/// Opens a version as a start does, the highest unless one is named, and lets it go: manifest, lengths and headers are read.
+///
+/// # Errors
+/// [`Error::Table`] as the engine says it.
+pub fn check_opens(table_dir: &Path, version: Option<u64>) -> Result<(), Error> {
+    Table::open_version(table_dir, version)?;
+    Ok(())
+}
+
 fn next_version(table_dir: &Path) -> Result<u64, Error> {
     match features::versions(table_dir) {
         Ok(versions) => versions
