@@ -209,7 +209,7 @@ impl Store {
     /// Visits keys and values in ascending order, at most `scan.limit` of them. Returns the cursor,
     /// the next key that matches, if there is one: put it in `scan.start` to go on.
     ///
-    /// No lock is held while `visit` runs. Every 1,024 entries are one consistent view; a put that
+    /// No lock is held while `visit` runs. Every 1,024 entries, or a MiB of large values, are one consistent view; a put that
     /// comes between two such views may show in the second only.
     pub fn scan(&self, scan: &Scan, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
         self.handle.index.scan(&Range::of(scan)?, scan.limit, visit)

@@ -279,18 +279,28 @@ pub(super) fn word_at(words: &[AtomicU64], begin: usize) -> u64 {
 
 /// Bytes from a byte on, behind what is in `bytes`; none where there are not so many.
 #[inline]
-pub(super) fn copy_bytes(words: &[AtomicU64], mut begin: usize, len: usize, bytes: &mut Vec<u8>) {
+pub(super) fn copy_bytes(words: &[AtomicU64], begin: usize, len: usize, bytes: &mut Vec<u8>) {
     if begin + len > words.len() * WORD {
         return;
     }
-    bytes.reserve(len);
-    let end = begin + len;
-    while begin + WORD <= end {
-        bytes.extend_from_slice(&word_at(words, begin).to_le_bytes());
-        begin += WORD;
+    let before = bytes.len();
+    bytes.resize(before + len, 0);
+    let (whole, rest) = bytes.get_mut(before..).unwrap_or_default().as_chunks_mut();
+    let words_behind = begin + whole.len() * WORD;
+    if begin.is_multiple_of(WORD) {
+        let words = words.get(begin / WORD..).unwrap_or_default();
+        for (place, word) in whole.iter_mut().zip(words) {
+            *place = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+    } else {
+        for (at, place) in whole.iter_mut().enumerate() {
+            *place = word_at(words, begin + at * WORD).to_le_bytes();
+        }
     }
-    let rest = word_at(words, begin).to_le_bytes();
-    bytes.extend_from_slice(rest.get(..end - begin).unwrap_or_default());
+    if !rest.is_empty() {
+        let word = word_at(words, words_behind).to_le_bytes();
+        rest.iter_mut().zip(word).for_each(|(place, byte)| *place = byte);
+    }
 }
 
 /// Writes bytes from a byte on, and leaves those around as they are.

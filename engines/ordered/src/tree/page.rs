@@ -36,14 +36,16 @@ impl Page {
         }
     }
 
-    /// Copies a leaf's entries from a place on.
-    fn copy(&mut self, leaf: Leaf<'_>, heap: &Heap, from: usize) {
+    /// Copies a leaf's entries from a place on, so many at most.
+    fn copy(&mut self, leaf: Leaf<'_>, heap: &Heap, from: usize, entries_max: usize) {
         for (place, word) in self.words.iter_mut().zip(leaf.0.words) {
             *place = word.load(Ordering::Relaxed).to_le_bytes();
         }
         self.outside.clear();
         self.begins.clear();
-        (self.next, self.end, self.is_whole) = (from, leaf.count(), true);
+        let count = leaf.count();
+        (self.next, self.end) = (from, count.min(from.saturating_add(entries_max)));
+        self.is_whole = self.end == count;
         for at in from..self.end {
             if self.slot(at) & OUTSIDE == 0 {
                 continue;
@@ -130,7 +132,7 @@ impl Pages {
         let Some(page) = self.pages.get_mut(self.used) else {
             return true;
         };
-        page.copy(leaf, heap, begin);
+        page.copy(leaf, heap, begin, entries_max.saturating_sub(self.entries));
         self.used += 1;
         self.entries += page.len();
         self.entries >= entries_max || !page.is_whole
