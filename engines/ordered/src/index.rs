@@ -71,7 +71,8 @@ impl Index {
         bytes.map_or(0, |bytes| bytes + ENTRY_OVERHEAD_BYTES)
     }
 
-    /// Visits at most `limit` entries of a range in order, 1,024 or a MiB of large values at one moment; the key behind them, if it lies in the range.
+    /// Visits at most `limit` entries of a range in order, 1,024 or a MiB of large values at one moment; the key behind them, if it lies in
+    /// the range.
     pub fn scan(&self, range: &Range, limit: usize, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
         let (mut left, mut next) = (limit, None);
         self.tree.scan(

@@ -40,6 +40,8 @@ type Inners = Words<INNER_WORDS, 6, 16>;
 type Leaves = Words<LEAF_WORDS, 5, 15>;
 /// In the number of a leaf.
 const LEAF: u64 = 1 << (CHILD_BITS - 1);
+
+/// The tree.
 pub(crate) struct Tree {
     heap: Heap,
     inners: Inners,

@@ -136,24 +136,28 @@ impl<'t> Leaf<'t> {
         Err(begin)
     }
 
-    /// Room for an entry of so many bytes, beside a slot where that is wanted; its place. It may be made by moving entries.
-    fn room_for(&self, len: usize, slots: usize) -> Option<usize> {
-        let slots_end = (SLOTS + self.count() + slots) * WORD;
-        let (mut first, lost) = self.room();
-        if first < slots_end + len {
-            if first + lost < slots_end + len {
-                return None;
-            }
-            self.close_gaps();
-            (first, _) = self.room();
+    /// Room for one more entry of so many bytes, beside its slot; its place. It may be made by moving entries.
+    fn room_for(&self, len: usize) -> Option<usize> {
+        let least = self.slots_end(1) + len;
+        let (first, lost) = self.room();
+        if first + lost < least {
+            return None;
         }
-        Some(first - len)
+        if first < least {
+            self.close_gaps();
+        }
+        Some(self.room().0 - len)
     }
 
     /// Whether one more entry fits.
     pub(super) fn has_room(&self, encoded: &Encoded<'_>) -> bool {
         let (first, lost) = self.room();
-        first + lost >= (SLOTS + self.count() + 1) * WORD + encoded.len()
+        first + lost >= self.slots_end(1) + encoded.len()
+    }
+
+    /// The byte behind the slots, with some more of them.
+    fn slots_end(&self, more: usize) -> usize {
+        (SLOTS + self.count() + more) * WORD
     }
 
     /// Moves entries to the end of the page, so that nothing is between them.
@@ -189,16 +193,8 @@ impl<'t> Leaf<'t> {
 
     /// Puts an entry at a place; there is room.
     pub(super) fn insert(&self, at: usize, key: &[u8], encoded: &Encoded<'_>) {
-        let Some(place) = self.room_for(encoded.len(), 1) else {
-            return;
-        };
-        let count = self.count();
-        for at in (at..count).rev() {
-            self.0.set(SLOTS + at + 1, self.slot(at));
-        }
         let start = word_of(key, self.0.shared()) & (u64::MAX << START_SHIFT);
-        self.0.set_count(count + 1);
-        self.put(at, start, place, encoded);
+        self.insert_start(at, start, encoded);
     }
 
     fn put(&self, at: usize, start: u64, place: usize, encoded: &Encoded<'_>) {
@@ -229,7 +225,7 @@ impl<'t> Leaf<'t> {
             return true;
         }
         let (first, lost) = self.room();
-        let slots_end = (SLOTS + self.count()) * WORD;
+        let slots_end = self.slots_end(0);
         if first + lost + len < slots_end + encoded.len() {
             return false;
         }
@@ -245,7 +241,7 @@ impl<'t> Leaf<'t> {
     }
 
     fn insert_start(&self, at: usize, start: u64, encoded: &Encoded<'_>) {
-        let Some(place) = self.room_for(encoded.len(), 1) else {
+        let Some(place) = self.room_for(encoded.len()) else {
             return;
         };
         let count = self.count();

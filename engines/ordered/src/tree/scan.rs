@@ -11,8 +11,8 @@ use super::{Again, Tree};
 const TRIES: usize = 16;
 
 impl Tree {
-    /// Visits keys from `start` on in their order, until `visit` says that it is enough. As many as `entries_max`, or a MiB of large ones, are seen at one
-    /// moment, and then as many again.
+    /// Visits keys from `start` on in their order, until `visit` says that it is enough. As many as `entries_max`, or a MiB
+    /// of large ones, are seen at one moment, and then as many again.
     pub fn scan(&self, start: &[u8], entries_max: usize, mut visit: impl FnMut(&[u8], &[u8], u64) -> bool) {
         let (mut from, mut pages) = (Some(start.to_vec()), Pages::default());
         while let Some(start) = from {
