@@ -127,6 +127,6 @@ fn a_running_server_is_switched() {
     check(features(&["activate", &path(folder.path()), "1"]), &["version 1"]);
     check(
         features(&["versions", "films", "--server", &server.addr]),
-        &["\na restart serves version 1, not 3"],
+        &["\nversion 3 serves until a restart: a restart serves version 1"],
     );
 }

@@ -221,10 +221,10 @@ fn told(answer: &Answer<'_>) -> String {
     };
     let mut lines: Vec<String> = answer.versions.iter().map(line).collect();
     if let Some(why_not) = &answer.why_not {
-        lines.push(match why_not.strip_prefix("a restart serves ") {
-            Some(other) => format!("a restart serves {other}, not {}", answer.active),
-            None => format!("a restart will not serve version {}: {why_not}", answer.active),
-        });
+        lines.push(format!(
+            "version {} serves until a restart: {why_not}",
+            answer.active
+        ));
     }
     lines.join("\n")
 }
