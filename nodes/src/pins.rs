@@ -2,7 +2,8 @@
 //! said they serve, as a node that already serves a later one still holds it.
 //!
 //! It asks nobody: nodes say what they serve with each answer. The invariant: a version is pinned only where a node has said that
-//! it serves it, and not where another node has said that it does not have it, unless nothing else is left.
+//! it serves it, and no other node has said that it does not have it. Where no such version is left, calls ask for none, and learn
+//! from the answers what is served by now.
 
 use crate::{BucketMap, NodeIndex};
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,7 +66,8 @@ impl Pins {
         }
     }
 
-    /// The version to ask all nodes for; `None` where no node has said anything: then ask for none, and see what is answered.
+    /// The version to ask all nodes for; `None` where no version is known that all may have: then ask for none, and see what is
+    /// answered.
     pub fn pin(&self, table: &str) -> Option<u64> {
         self.tables.get(table)?.pin
     }
@@ -119,7 +121,7 @@ impl Table {
     fn settle(&mut self) {
         let served: BTreeSet<u64> = self.said.iter().filter_map(|said| said.serves).collect();
         let lacked: BTreeSet<u64> = self.said.iter().filter_map(|said| said.lacks).collect();
-        self.pin = served.difference(&lacked).next().or(served.first()).copied();
+        self.pin = served.difference(&lacked).next().copied();
     }
 }
 
@@ -176,13 +178,20 @@ mod tests {
             (Serves(B, 2, 2), Some(2)),
             (Serves(B, 2, 1), Some(1)),
         ]);
-        // A version that one node does not have any more is asked for only where nothing else is known.
+        // A version that one node does not have is not asked for, until it says that it has it again.
         check(&[
             (Serves(A, 2, 2), Some(2)),
             (Serves(B, 1, 1), Some(1)),
             (Gone(A, 1), Some(2)),
-            (Gone(B, 2), Some(1)),
+            (Gone(B, 2), None),
             (Serves(B, 1, 2), Some(2)),
+        ]);
+        // What was said long ago keeps nobody at a version that is gone: both may serve a later one by now.
+        check(&[
+            (Serves(A, 3, 3), Some(3)),
+            (Serves(B, 3, 3), Some(3)),
+            (Gone(A, 3), None),
+            (Serves(A, 4, 4), Some(4)),
         ]);
         // What a node served that is down keeps nobody back.
         check(&[

@@ -348,6 +348,34 @@ fn no_call_mixes_versions() {
 }
 
 #[test]
+fn what_nodes_served_long_ago_leaves_no_key_missing() {
+    let mut bed = bed();
+    for name in ["a", "b", "c"] {
+        let node = bed.node(name);
+        bed.routing.pins.said("t", node, 3, 3);
+    }
+    let keys = bed.keys([2, 2, 2]);
+    let mut call = bed.begin(&keys);
+    assert_eq!(call.version(), Some(3));
+    // All serve version 4 by now, and only c still has version 3.
+    while !call.is_complete() {
+        for (copy, node, version, _) in sends(&bed, &mut call) {
+            let outcome = match version {
+                Some(3) if node == "c" => Outcome::Rows {
+                    version: 3,
+                    active: 4,
+                },
+                Some(3) => Outcome::VersionGone("gone"),
+                _ => rows(4),
+            };
+            let _ = call.on(copy, outcome, &mut bed.routing, bed.now);
+        }
+    }
+    assert!(call.missing().is_empty());
+    assert_eq!(call.version(), Some(4));
+}
+
+#[test]
 fn a_version_that_the_caller_named_is_never_exchanged() {
     let mut bed = bed();
     let keys = bed.keys([2, 0, 0]);
