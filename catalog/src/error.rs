@@ -13,6 +13,14 @@ pub enum Error {
         /// The engine's or backend's words.
         source: Box<dyn std::error::Error + Send + Sync>,
     },
+    /// The version that a start serves does not open, and the table has others.
+    #[error("{source}; {fix}")]
+    Start {
+        /// What keeps it from opening.
+        source: Box<Error>,
+        /// How to have a start serve another version.
+        fix: String,
+    },
     /// Sections that do not fit each other, or what serves now.
     #[error("{0}")]
     Unfit(String),

@@ -252,14 +252,21 @@ fn opened(
     over: &Over,
 ) -> Result<Table, Error> {
     let beside = served.map(|served| &**served.table);
-    let mut table = section.open(beside).map_err(Error::part("features", name))?;
+    let failed = |error| {
+        let error = Error::part("features", name)(error);
+        match served {
+            Some(_) => error,
+            None => with_fix(error, section),
+        }
+    };
+    let mut table = section.open(beside).map_err(failed)?;
     if let Some(served) = served {
         served.check_fits(name, &table)?;
     }
     let (version, rows, dim) = (table.version(), table.rows(), table.dim());
     tracing::info!(table = name, version, rows, dim, "table opened");
     let started = Instant::now();
-    section.ready(&mut table).map_err(Error::part("features", name))?;
+    section.ready(&mut table).map_err(failed)?;
     let ms = started.elapsed().as_millis() as u64;
     let memory = section.memory.unwrap_or_default().as_str();
     tracing::info!(table = name, ms, memory, "table ready, checksums right");
@@ -267,6 +274,37 @@ fn opened(
         table.see(&overlay).map_err(Error::part("features", name))?;
     }
     Ok(table)
+}
+
+/// The error of a start, with how to have it serve another version that is there.
+fn with_fix(error: Error, section: &features::Section) -> Error {
+    let (None, Ok(mut others)) = (section.version, features::versions(&section.path)) else {
+        return error;
+    };
+    let active = Active::read(&section.path).ok().flatten();
+    let serves = active
+        .as_ref()
+        .map(|active| active.version)
+        .or(others.last().copied());
+    others.retain(|version| Some(*version) != serves);
+    let before = active.and_then(|active| active.before);
+    let before = before.filter(|before| others.contains(before));
+    let path = section.path.display();
+    let fix = match (before, others.last()) {
+        (Some(before), _) => {
+            format!(
+                "version {before} served before: `millpond features rollback {path}` has a start serve it"
+            )
+        }
+        (None, Some(other)) => {
+            format!("`millpond features activate {path} {other}` has a start serve version {other}")
+        }
+        (None, None) => return error,
+    };
+    Error::Start {
+        source: Box::new(error),
+        fix,
+    }
 }
 
 /// An overlay has one log, which stays open: it is what it was opened as.

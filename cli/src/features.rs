@@ -10,9 +10,9 @@ use clap::{Args, Subcommand};
 use millpond_engines_features_build::notation::{self, Stored};
 use millpond_engines_features_build::{
     Base, BuildOptions, ColumnOptions, Duplicates, Format, Keys, NotFinite, RandomOptions, Source, Summary,
-    build, compact, diff, export, inspect, random, verify,
+    build, compact, describe_versions, diff, export, inspect, random, verify, version_at_start,
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 const BUILD_EXAMPLES: &str = "\
 Examples:
@@ -305,6 +305,7 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
     if arguments.compact {
         let table_dir = arguments.out.join(&arguments.name);
         let version = arguments.version;
+        warn_of_another(&table_dir, base, ("merges", ""));
         return Ok(compact(&table_dir, base, version, shards, arguments.memory)?);
     }
     anyhow::ensure!(
@@ -312,6 +313,13 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
         "--remove takes keys out of a version: say which by --delta or --base"
     );
     let newest = arguments.delta.then_some(Base::Newest);
+    if arguments.delta {
+        warn_of_another(
+            &arguments.out.join(&arguments.name),
+            None,
+            ("changes", " in place of --delta"),
+        );
+    }
     let mut columns = arguments.column;
     if columns.is_empty() {
         columns.push(ColumnOptions::new(match arguments.value_column.is_empty() {
@@ -365,6 +373,21 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
         eprintln!("{resumed}");
     }
     Ok(built)
+}
+
+/// Says which version a build stands on, where a start serves another and nobody named one.
+fn warn_of_another(table_dir: &Path, base: Option<u64>, (does, instead): (&str, &str)) {
+    let highest = describe_versions(table_dir)
+        .ok()
+        .and_then(|all| all.last().map(|(version, _)| *version));
+    let (None, Some(highest), Ok(active)) = (base, highest, version_at_start(table_dir)) else {
+        return;
+    };
+    if active != highest {
+        eprintln!(
+            "warning: this {does} version {highest}, the highest, and a start serves version {active}; for that version give --base {active}{instead}"
+        );
+    }
 }
 
 #[cfg(test)]

@@ -392,7 +392,8 @@ fn held<'c>(catalog: &'c Catalog, table: &str, version: u64) -> Result<&'c Table
         let open: Vec<u64> = catalog.versions(table).map(|table| table.version()).collect();
         let (active, held) = open.split_first().unwrap_or((&0, &[]));
         let ex = format!(
-            "table {table:?} serves version {active} and holds {held:?}, and has not version {version} open"
+            "version {version} of table {table:?} is not open here: version {active} serves, and {held:?} are kept open of those that served \
+             before (features.{table}.versions_held says how many)"
         );
         Status::new(Code::VersionGone, ex)
     })

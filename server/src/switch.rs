@@ -125,6 +125,7 @@ impl From<catalog::Error> for Refusal {
     fn from(error: catalog::Error) -> Refusal {
         let code = match &error {
             catalog::Error::Unfit(_) => Code::Conflict,
+            catalog::Error::Start { .. } => Code::StorageFailed,
             catalog::Error::Part { source, .. } => match source.downcast_ref::<features::Error>() {
                 Some(error) => return Refusal::from(error),
                 None => Code::Internal,
@@ -299,12 +300,16 @@ pub(crate) fn open<'h>(handle: &'h Handle, plan: &Plan) -> Result<Opened<'h>, Re
             match catalog.versions(table).position(|open| open.version() == version) {
                 None => Ok(Opened::Nothing),
                 Some(place) => {
-                    let what = if place == 0 {
-                        "serves"
+                    let ex = if place == 0 {
+                        format!(
+                            "version {version} of table {table:?} serves; activate another version, then delete this one"
+                        )
                     } else {
-                        "is held, as one that served before"
+                        format!(
+                            "version {version} of table {table:?} served before and is kept open (features.{table}.versions_held), so it cannot be \
+                             deleted yet; later switches let it go"
+                        )
                     };
-                    let ex = format!("version {version} of table {table:?} {what}; it cannot be deleted yet");
                     Err(Refusal::new(Code::Conflict, ex))
                 }
             }

@@ -59,6 +59,10 @@ fn a_folder_says_what_the_next_start_serves() {
     let whole = fs::read(&shard).unwrap();
     fs::write(&shard, &whole[..whole.len() - 100]).unwrap();
     refused(features(&["activate", &films, "2"]), "length in bytes");
+    check(
+        features(&["versions", &films]),
+        &[", does not open: ", "length in bytes"],
+    );
     fs::write(&shard, whole).unwrap();
     let server = Millpond::start(folder.path(), &[]);
     assert_eq!(served(&server), 1);
@@ -78,6 +82,60 @@ fn a_folder_says_what_the_next_start_serves() {
             "there is no folder no-such-folder; name a table's folder, or name a server with --server",
         );
     }
+}
+
+#[test]
+fn a_start_whose_version_is_damaged_says_how_to_serve_another() {
+    let folder = folder(&[1, 2, 3]);
+    let films = path(folder.path());
+    let damage = |version: &str| {
+        let shard = Path::new(&films).join(version).join("shard-00000.mpf");
+        let mut bytes = fs::read(&shard).unwrap();
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        fs::write(&shard, bytes).unwrap();
+    };
+    let fails = |words: &str| {
+        let (status, log) = Millpond::try_start(folder.path(), &[]).err().unwrap();
+        assert_eq!(status.code(), Some(1), "{log}");
+        assert!(log.contains(words), "{words:?} is not in {log}");
+    };
+    damage("00000003");
+    fails("/films 2` has a start serve version 2");
+    check(features(&["activate", &films, "1"]), &["version 1 (before: 3)"]);
+    check(features(&["activate", &films, "2"]), &["version 2 (before: 1)"]);
+    damage("00000002");
+    fails("version 1 served before: `millpond features rollback ");
+    check(features(&["rollback", &films]), &["version 1 (before: 2)"]);
+    assert_eq!(served(&Millpond::start(folder.path(), &[])), 1);
+}
+
+#[test]
+fn a_build_says_which_version_it_stands_on_where_another_is_active() {
+    let folder = folder(&[1, 2]);
+    let films = path(folder.path());
+    let built = |more: &[&str]| {
+        let tables = folder.path().join("tables").display().to_string();
+        let removed = folder.path().join("removed.csv");
+        fs::write(&removed, "key\n7\n").unwrap();
+        let done = crate::harness::millpond()
+            .args(["features", "build", "--out", &tables, "--name", "films"])
+            .args(["--remove", &removed.display().to_string()])
+            .args(more)
+            .output()
+            .unwrap();
+        let said = String::from_utf8(done.stderr).unwrap();
+        assert!(done.status.success(), "{said}");
+        said
+    };
+    assert!(!built(&["--delta"]).contains("warning"));
+    check(features(&["activate", &films, "1"]), &["version 1"]);
+    let said = built(&["--delta"]);
+    assert!(
+        said.contains("changes version 3, the highest, and a start serves version 1"),
+        "{said}"
+    );
+    assert!(!built(&["--base", "1"]).contains("warning"));
 }
 
 #[test]
@@ -106,7 +164,10 @@ fn a_running_server_is_switched() {
         &["1: 301 rows", ", held\n2: 302", ", serves"],
     );
     assert_eq!(served(&server), 3);
-    refused(at(&["delete", "films", "1"]), "is held");
+    refused(
+        at(&["delete", "films", "1"]),
+        "is kept open (features.films.versions_held)",
+    );
     check(at(&["delete", "films", "2"]), &["3: 303 rows"]);
     refused(at(&["activate", "films", "9"]), "version 9 is not in");
     refused(at(&["activate", "actors"]), "actors");

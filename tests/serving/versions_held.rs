@@ -34,7 +34,8 @@ fn a_lookup_may_name_a_version_as_long_as_it_is_held() {
     let (status, gone) = at(4);
     assert_eq!((status, &gone["code"]), (410, &json!(30106)));
     let ex = gone["ex"].as_str().unwrap();
-    assert!(ex.contains("serves version 1 and holds [3]"), "{ex}");
+    assert!(ex.contains("version 1 serves, and [3] are kept open"), "{ex}");
+    assert!(ex.contains("features.films.versions_held"), "{ex}");
     // What each version was asked for is told as long as it is open.
     let of =
         |name: &str, version: u64| format!("millpond_table_{name}{{table=\"films\",version=\"{version}\"}}");
@@ -104,7 +105,7 @@ fn only_a_version_that_nothing_needs_is_deleted() {
         delete,
         &json!({"version": 4}),
         30112,
-        &["version 4", "is held"],
+        &["version 4", "is kept open"],
     );
     refused(
         &server,

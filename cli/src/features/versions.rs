@@ -195,7 +195,13 @@ fn listed(table_dir: &Path) -> anyhow::Result<String> {
             _ => "",
         };
         match info {
-            Ok(info) => shown(version, info.rows, info.bytes, info.base, &info.source) + active,
+            Ok(info) => {
+                let shown = shown(version, info.rows, info.bytes, info.base, &info.source) + active;
+                match check_opens(table_dir, Some(version)) {
+                    Ok(()) => shown,
+                    Err(error) => format!("{shown}, does not open: {error}"),
+                }
+            }
             Err(error) => format!("{version}: {error}{active}"),
         }
     };
