@@ -20,6 +20,7 @@ mod serving {
     mod drain;
     mod duplex;
     pub(crate) mod failing_disk;
+    mod fold_commands;
     mod infer;
     mod killed_folds;
     mod logging;

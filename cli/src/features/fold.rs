@@ -15,7 +15,7 @@ pub(crate) struct Fold {
     /// The table's folder.
     #[arg(value_name = "TABLE")]
     table: PathBuf,
-    /// The folder of the overlay's log, as features.NAME.overlay.path names it.
+    /// The folder of the overlay's log, as features.NAME.overlay.path names it; the log of another table is refused.
     #[arg(long, value_name = "DIR")]
     log: PathBuf,
     /// Fold up to this sequence; all that was acknowledged for certain when left out.

@@ -14,6 +14,7 @@ mod fold;
 mod folded;
 mod heap;
 mod index;
+mod owner;
 mod page;
 mod record;
 mod recovered;
@@ -28,13 +29,10 @@ mod view;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millpond_metrics::Metric;
-use millpond_wal::{
-    Disk, Done, Durability, Log, LogThread, Queue, ReadOnly, RealDisk, Refused, TornTail, create_dir, lock,
-    sync_folders,
-};
+use millpond_wal::{Disk, Done, Durability, Log, LogThread, Queue, ReadOnly, RealDisk, Refused, TornTail};
 
 use crate::error::Error;
 use crate::table::Table;
@@ -42,8 +40,8 @@ use clock::Clock;
 use commit::{Committer, Swept};
 use compact::Compaction;
 use index::Index;
-use record::{FORMAT, layout_of};
-use recovered::{Found, Opened, begin, random_history};
+use record::layout_of;
+use recovered::{Opened, random_history};
 use stored::row_bytes_of;
 use upsert::Job;
 
@@ -175,7 +173,7 @@ impl Overlay {
     ///
     /// # Errors
     /// [`Error::OverlayLog`] where the log cannot be made or read, is open elsewhere, or is damaged in a way that no crash
-    /// explains; [`Error::Overlay`] where it does not go with the table; [`Error::Argument`] where `bytes_max` is too small for one
+    /// explains; [`Error::Overlay`] where it does not go with the table, or names another one; [`Error::Argument`] where `bytes_max` is too small for one
     /// of the table's rows.
     pub fn open(
         section: &OverlaySection,
@@ -196,56 +194,7 @@ impl Overlay {
             let opened = Opened::empty(random_history());
             return Overlay::start(opened, section, table, layout, queue_bytes_max);
         };
-        create_dir(&FORMAT, dir).map_err(Error::OverlayLog)?;
-        let lock = lock(&FORMAT, dir).map_err(Error::OverlayLog)?;
-        let mut found = Found::default();
-        let read = millpond_wal::read(&FORMAT, dir, &mut |record, history| {
-            found.apply(record, u64::MAX, layout);
-            Ok(history)
-        });
-        let mut recovered = read.map_err(Error::OverlayLog)?;
-        if found.has_other_layout {
-            return Err(Error::Overlay {
-                path: dir.clone(),
-                problem: "its log has rows of other columns than the table's version; serve the version that they were written over, fold them, \
-                    and begin with an empty folder"
-                    .to_owned(),
-            });
-        }
-        let folded = begin(&mut recovered, table, dir)?;
-        // Of upserts over nodes other versions that are open may have less: they go by `forget`. A log that is gone may have been
-        // folded too.
-        if !recovered.has_begun() || folded.before_ms == 0 && !found.stamp.is_some() {
-            found
-                .entries
-                .retain(|_, entry| !folded.has(entry.sequence, entry.stamp));
-            if folded.covers(found.folded) {
-                found.folded = folded;
-            }
-        }
-        // The process that made them may have ended before this sync; nothing is shown before it.
-        sync_folders(&FORMAT, &*disk, dir).map_err(Error::OverlayLog)?;
-        let log = Log::open(
-            &FORMAT,
-            disk,
-            dir,
-            section.durability,
-            section.segment_bytes_max,
-            &recovered,
-        );
-        let mut log = log.map_err(Error::OverlayLog)?;
-        log.sync_every(section.sync_every_ms.map(Duration::from_millis));
-        let history = recovered.next_number;
-        found.folded.history = history;
-        let opened = Opened {
-            log: Some(log),
-            lock: Some(lock),
-            found,
-            history,
-            next_sequence: recovered.next_sequence,
-            records: recovered.records,
-            torn_tail: recovered.torn_tail,
-        };
+        let opened = Opened::recover(disk, dir, section, table, layout)?;
         Overlay::start(opened, section, table, layout, queue_bytes_max)
     }
 

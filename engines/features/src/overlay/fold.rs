@@ -12,6 +12,7 @@ use millpond_wal::is_held;
 use super::clock::Clock;
 use super::folded::Folded;
 use super::is_old;
+use super::owner;
 use super::record::{FORMAT, layout_of};
 use super::recovered::{Found, random_history};
 use crate::error::Error;
@@ -164,6 +165,7 @@ pub(super) fn read(base: &Table, fold: &Fold<'_>) -> Result<(Found, Folded), Err
                 .to_owned(),
         ));
     }
+    owner::check(fold.log, base)?;
     let mut tries = 1;
     loop {
         let was_held = is_held(fold.log);

@@ -6,13 +6,17 @@ use std::collections::HashMap;
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use millpond_wal::{Log, Record, Recovered, TornTail};
+use millpond_wal::{Disk, Log, Record, Recovered, TornTail, create_dir, lock, sync_folders};
 
 use super::compact::Segments;
 use super::folded::{Folded, Settled};
 use super::index::Entry;
-use super::record::{self, Said};
+use super::owner;
+use super::record::{self, FORMAT, Said};
+use super::section::OverlaySection;
 use super::stamp::Stamp;
 use crate::error::Error;
 use crate::table::Table;
@@ -40,6 +44,73 @@ impl Opened {
             torn_tail: None,
         }
     }
+
+    /// Takes the folder's lock, reads the log in it, and goes on with it.
+    pub fn recover(
+        disk: Arc<dyn Disk>,
+        dir: &Path,
+        section: &OverlaySection,
+        table: &Table,
+        layout: u64,
+    ) -> Result<Opened, Error> {
+        create_dir(&FORMAT, dir).map_err(Error::OverlayLog)?;
+        let lock = lock(&FORMAT, dir).map_err(Error::OverlayLog)?;
+        let is_named = owner::check(dir, table)?;
+        let (mut recovered, mut found) = read_all(dir, layout)?;
+        let folded = begin(&mut recovered, table, dir)?;
+        found.drop_folded(folded, recovered.has_begun());
+        if !is_named {
+            name(dir, table);
+        }
+        // The process that made them may have ended before this sync; nothing is shown before it.
+        sync_folders(&FORMAT, &*disk, dir).map_err(Error::OverlayLog)?;
+        let log = Log::open(
+            &FORMAT,
+            disk,
+            dir,
+            section.durability,
+            section.segment_bytes_max,
+            &recovered,
+        );
+        let mut log = log.map_err(Error::OverlayLog)?;
+        log.sync_every(section.sync_every_ms.map(Duration::from_millis));
+        let history = recovered.next_number;
+        found.folded.history = history;
+        Ok(Opened {
+            log: Some(log),
+            lock: Some(lock),
+            found,
+            history,
+            next_sequence: recovered.next_sequence,
+            records: recovered.records,
+            torn_tail: recovered.torn_tail,
+        })
+    }
+}
+
+fn read_all(dir: &Path, layout: u64) -> Result<(Recovered, Found), Error> {
+    let mut found = Found::default();
+    let read = millpond_wal::read(&FORMAT, dir, &mut |record, history| {
+        found.apply(record, u64::MAX, layout);
+        Ok(history)
+    });
+    let recovered = read.map_err(Error::OverlayLog)?;
+    if found.has_other_layout {
+        return Err(Error::Overlay {
+            path: dir.to_path_buf(),
+            problem: "its log has rows of other columns than the table's version; serve the version that they were written over, fold them, \
+                and begin with an empty folder"
+                .to_owned(),
+        });
+    }
+    Ok((recovered, found))
+}
+
+/// Has the log name its table. A full disk keeps no server from starting: a log without a name is opened too.
+fn name(dir: &Path, table: &Table) {
+    if let Err(error) = owner::write(dir, table) {
+        tracing::warn!(table = table.name(), %error, "the log of an overlay does not name its table; the next start tries again");
+    }
 }
 
 /// What a log leaves of its records.
@@ -62,6 +133,19 @@ pub(super) struct Found {
 }
 
 impl Found {
+    /// Leaves out what the table's version has, where no other version that is open may need it.
+    fn drop_folded(&mut self, folded: Folded, has_begun: bool) {
+        // Of upserts over nodes other versions that are open may have less: they go by `forget`. A log that is gone may have been
+        // folded too.
+        if !has_begun || folded.before_ms == 0 && !self.stamp.is_some() {
+            self.entries
+                .retain(|_, entry| !folded.has(entry.sequence, entry.stamp));
+            if folded.covers(self.folded) {
+                self.folded = folded;
+            }
+        }
+    }
+
     /// Takes a record in, but nothing that was written behind the sequence `last`.
     pub fn apply(&mut self, record: &Record<'_>, last: u64, layout: u64) {
         // It was checked when it was read.
@@ -157,7 +241,7 @@ impl Found {
 }
 
 /// Where the log goes on, or begins; and up to where the table's version has what is in it.
-pub(super) fn begin(recovered: &mut Recovered, table: &Table, dir: &Path) -> Result<Folded, Error> {
+fn begin(recovered: &mut Recovered, table: &Table, dir: &Path) -> Result<Folded, Error> {
     let folded = table.folded();
     if !recovered.has_begun() {
         // Sequences are never given twice: a version may have those of a log that is gone.

@@ -18,6 +18,7 @@ mod compaction;
 mod folds;
 mod hard;
 mod model;
+mod owners;
 mod stamps;
 
 const QUEUE_BYTES: usize = 1 << 20;

@@ -6,6 +6,7 @@ use millpond_wal::faults::recording::{Event, Recording};
 use millpond_wal::faults::survival::{Change, End, Left, Survival, lay_out};
 use millpond_wal::faults::{RngExt, SeedableRng, StdRng};
 
+use super::super::record::FORMAT;
 use super::super::recovered::Found;
 use super::*;
 

@@ -3,7 +3,7 @@
 use millpond_wal::Work as _;
 
 use super::super::index::Entry;
-use super::super::record::{Said, Written};
+use super::super::record::{FORMAT, Said, Written};
 use super::super::seed::fixed;
 use super::super::upsert::Job;
 use super::*;

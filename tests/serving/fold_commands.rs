@@ -1,0 +1,64 @@
+//! `millpond features fold` on the command line: what it refuses, and what it says.
+
+use super::upserts::{LOGGED, folder, upsert};
+use super::versions::DIM;
+use crate::harness::{Millpond, millpond};
+use millpond_engines_features::Schema;
+use millpond_engines_features::write::Writer;
+use std::fs;
+use std::path::Path;
+
+/// Whether a fold was done, and what it said.
+fn fold(folder: &Path, table: &str, more: &[&str]) -> (bool, String) {
+    let mut command = millpond();
+    command.current_dir(folder);
+    command.args(["features", "fold", table, "--log", "overlay"]);
+    let done = command.args(more).output().unwrap();
+    let said = [done.stdout, done.stderr].concat();
+    (done.status.success(), String::from_utf8(said).unwrap())
+}
+
+fn check(found: (bool, String), is_done: bool, words: &[&str]) {
+    let (was_done, said) = found;
+    assert_eq!(was_done, is_done, "{said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is not in {said}");
+    }
+}
+
+#[test]
+fn the_log_of_another_table_is_refused_by_the_fold_and_by_a_start() {
+    let folder = folder(LOGGED);
+    let users = folder.path().join("tables/users");
+    let writer = Writer::create(&users, "users", 1, Schema::floats(DIM), 1).unwrap();
+    writer.finish().unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    assert_eq!(upsert(&server, &[3], 7.0).0, 200);
+    assert_eq!(upsert(&server, &[4], 7.0).0, 200);
+    let words = [
+        "overlay overlay: its log has upserts of table \"films\"",
+        "not of \"users\"",
+        "features.NAME.overlay.path",
+    ];
+    check(fold(folder.path(), "tables/users", &[]), false, &words);
+    assert!(server.terminate().success());
+    check(fold(folder.path(), "tables/users", &[]), false, &words);
+    assert!(!users.join("00000002").exists());
+
+    let Err((_, said)) = Millpond::try_start(folder.path(), &["features.films.path=tables/users"]) else {
+        panic!("it serves the log of films over users");
+    };
+    assert!(
+        said.contains("features.films: overlay ") && said.contains("upserts of table \"films\""),
+        "{said}"
+    );
+    // The rightful one starts under another name and from another folder.
+    fs::rename(folder.path().join("tables/films"), folder.path().join("moved")).unwrap();
+    let moved = ["features.films.path=moved", "features.still.path=moved"];
+    assert!(Millpond::start(folder.path(), &moved).terminate().success());
+    check(
+        fold(folder.path(), "moved", &[]),
+        true,
+        &["folded up to sequence 2"],
+    );
+}
