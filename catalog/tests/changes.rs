@@ -506,6 +506,7 @@ fn what_a_spread_table_has_folded_stays_while_a_version_without_it_is_held() {
         let base = Arc::new(features::Table::open_version(&tables, None).unwrap());
         features::fold(base, &tables, 2, &fold, &|_| true)
             .unwrap()
+            .written()
             .unwrap();
         handle.activate("films", 2).unwrap();
         assert_eq!(overlay.len(), left);

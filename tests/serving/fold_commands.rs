@@ -1,10 +1,11 @@
 //! `millpond features fold` on the command line: what it refuses, and what it says.
 
 use super::upserts::{LOGGED, folder, upsert};
-use super::versions::DIM;
+use super::versions::{DIM, write_version};
 use crate::harness::{Millpond, millpond};
 use millpond_engines_features::Schema;
 use millpond_engines_features::write::Writer;
+use serde_json::json;
 use std::fs;
 use std::path::Path;
 
@@ -61,4 +62,34 @@ fn the_log_of_another_table_is_refused_by_the_fold_and_by_a_start() {
         true,
         &["folded up to sequence 2"],
     );
+}
+
+#[test]
+fn a_fold_before_the_last_one_serves_writes_no_second_version() {
+    let folder = folder(LOGGED);
+    let server = Millpond::start(folder.path(), &[]);
+    for key in [3, 4] {
+        assert_eq!(upsert(&server, &[key], 7.0).0, 200);
+    }
+    let activate = |version| {
+        let call = json!({"table": "films", "version": version, "_token": "s3cret"});
+        assert_eq!(server.call("features.activate", &call).0, 200);
+    };
+    // Without `ACTIVE` a start would serve the version that was folded, so the next fold would be one onto it.
+    write_version(&folder.path().join("tables/films"), 2);
+    activate(2);
+    let folds = |is_done, words: &[&str]| check(fold(folder.path(), "tables/films", &[]), is_done, words);
+    folds(true, &["folded up to sequence 1"]);
+    let had = [
+        "version 3 has all of it already",
+        "no version was written",
+        "millpond features activate tables/films 3 ",
+    ];
+    folds(true, &had);
+    assert!(!folder.path().join("tables/films/00000004").exists());
+    for key in [5, 6] {
+        assert_eq!(upsert(&server, &[key], 7.0).0, 200);
+    }
+    folds(true, &["version 4: "]);
+    activate(4);
 }

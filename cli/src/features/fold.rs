@@ -3,11 +3,12 @@
 
 use super::held::Share;
 use clap::Args;
-use millpond_engines_features_build::{Fold as Wanted, fold};
-use std::path::PathBuf;
+use millpond_engines_features_build::{Fold as Wanted, FoldVersion, fold};
+use std::path::{Path, PathBuf};
 
 /// Writes what the log of a table's overlay holds as the next version, a delta on the active one. A server may run meanwhile: its last
-/// upserts, which may still fail, are left to the next fold then. Activate the version to have the overlay give up what is in it.
+/// upserts, which may still fail, are left to the next fold then. Activate the version to have the overlay give up what is in it. Where an
+/// earlier fold's version has all of it already, none is written.
 ///
 /// Upserts over nodes are folded by their time: fold on all nodes with the same --before-ms, then activate on all.
 #[derive(Args)]
@@ -53,17 +54,21 @@ pub(crate) fn folded(arguments: Fold) -> anyhow::Result<String> {
         ttl_ms: arguments.ttl_ms,
         shards: arguments.shards,
     };
-    Ok(
-        match fold(&arguments.table, arguments.base, &wanted, held.as_ref())? {
-            Some((summary, folded)) => match folded.before_ms {
-                0 => format!("{summary}\nfolded up to sequence {}", folded.sequence),
-                before_ms => {
-                    format!("{summary}\nfolded what was upserted before {before_ms} ms of Unix time")
-                }
-            },
-            None => "nothing that can be folded was upserted that the version does not have (what was written last is left to the next fold); no \
-                     version was written"
-                .to_owned(),
+    let done = fold(&arguments.table, arguments.base, &wanted, held.as_ref())?;
+    Ok(match done {
+        FoldVersion::Written(summary, folded) => match folded.before_ms {
+            0 => format!("{summary}\nfolded up to sequence {}", folded.sequence),
+            before_ms => format!("{summary}\nfolded what was upserted before {before_ms} ms of Unix time"),
         },
+        FoldVersion::Had(version) => had(&arguments.table, version),
+    })
+}
+
+fn had(table: &Path, version: u64) -> String {
+    format!(
+        "version {version} has all of it already that can be folded, and no version was written (what was written last is left to the next \
+         fold)\nif it does not serve yet, activate it: millpond features activate {} {version} (on a running server: its name of the table, and \
+         --server)",
+        table.display()
     )
 }

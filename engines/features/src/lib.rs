@@ -104,7 +104,7 @@ pub use lookup::Pool;
 pub use millpond_wal::{Durability, QueueError};
 pub use node_share::{HeldBuckets, NodeShare};
 pub use overlay::{
-    Fold, Folded, FreshPage, FreshRow, Overlay, OverlayRecovery, OverlaySection, Settled, Stamp,
+    Fold, FoldVersion, Folded, FreshPage, FreshRow, Overlay, OverlayRecovery, OverlaySection, Settled, Stamp,
     UPSERT_BYTES_MAX, Upsert, UpsertError, Upserted, fold, stored_rows,
 };
 pub use projection::{Answered, Projection};

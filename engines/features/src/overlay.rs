@@ -46,7 +46,7 @@ use stored::row_bytes_of;
 use upsert::Job;
 
 pub(crate) use block::{Block, ones};
-pub use fold::{Fold, fold};
+pub use fold::{Fold, FoldVersion, fold};
 pub use folded::{Folded, Settled};
 pub use page::{FreshPage, FreshRow};
 pub use record::UPSERT_BYTES_MAX;

@@ -6,15 +6,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use millpond_engines_features::write::Summary;
-use millpond_engines_features::{self as engine, Fold, Folded, Table, version_at_start};
+use millpond_engines_features::{self as engine, Fold, FoldVersion, Table, version_at_start};
 
 use crate::error::Error;
 use crate::held::{self, Held};
 use crate::next_version;
 
 /// Writes what an overlay's log holds as the next version of a table, a delta on `base` (on the active version where it is left
-/// out); nothing where that has all of it. `held` is the node whose keys the table has, where it has those of one alone.
+/// out); nothing where that has all of it, or an earlier fold's that is the highest. `held` is the node whose keys the table has, where it has those of one alone.
 ///
 /// # Errors
 /// [`Error::Table`] as the engine says it, [`Error::Base`] where the version is for another node.
@@ -23,7 +22,7 @@ pub fn fold(
     base: Option<u64>,
     wanted: &Fold<'_>,
     held: Option<&Held>,
-) -> Result<Option<(Summary, Folded)>, Error> {
+) -> Result<FoldVersion, Error> {
     let base = match base {
         Some(base) => base,
         None => version_at_start(table_dir)?,

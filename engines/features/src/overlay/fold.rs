@@ -11,12 +11,15 @@ use millpond_wal::is_held;
 
 use super::clock::Clock;
 use super::folded::Folded;
+use super::index::Entry;
 use super::is_old;
 use super::owner;
 use super::record::{FORMAT, layout_of};
 use super::recovered::{Found, random_history};
 use crate::error::Error;
+use crate::layer::Said;
 use crate::table::Table;
+use crate::versions::versions;
 use crate::write::{Summary, Writer};
 
 /// How often the log is read again while somebody writes it, and after how long: a segment that was listed may be gone when it is
@@ -42,8 +45,27 @@ pub struct Fold<'a> {
     pub shards: u32,
 }
 
-/// Writes the content of an overlay's log as the next version, a delta on `base`; nothing where there is none that the base does
-/// not have. Keys that `holds` does not say yes to are left out: the base may be for one node. A server may write to the log meanwhile:
+/// The version that has what was to be folded.
+#[derive(Debug)]
+pub enum FoldVersion {
+    /// The one that was written.
+    Written(Summary, Folded),
+    /// This one had it before, and none was written: the base, or a delta on it that an earlier fold wrote.
+    Had(u64),
+}
+
+impl FoldVersion {
+    /// What was written, if anything was.
+    pub fn written(self) -> Option<(Summary, Folded)> {
+        match self {
+            FoldVersion::Written(summary, folded) => Some((summary, folded)),
+            FoldVersion::Had(_) => None,
+        }
+    }
+}
+
+/// Writes the content of an overlay's log as the next version, a delta on `base`; nothing where the base, or the highest version, has
+/// it. Keys that `holds` does not say yes to are left out: the base may be for one node. A server may write to the log meanwhile:
 /// its last group is left to the next fold then, because it may still fail.
 ///
 /// # Errors
@@ -54,7 +76,7 @@ pub fn fold(
     version: u64,
     fold: &Fold<'_>,
     holds: &dyn Fn(u64) -> bool,
-) -> Result<Option<(Summary, Folded)>, Error> {
+) -> Result<FoldVersion, Error> {
     let (found, last) = read(&base, fold)?;
     let known = base.folded().filter(|known| known.history == last.history);
     let known = known.unwrap_or_default();
@@ -63,7 +85,7 @@ pub fn fold(
         ..last
     };
     if !folded.covers(known) || known.covers(folded) {
-        return Ok(None);
+        return Ok(FoldVersion::Had(base.version()));
     }
     let is_in = if fold.is_rebuilt { folded } else { known };
     if !is_in.covers(found.folded) {
@@ -86,11 +108,28 @@ pub fn fold(
             && holds(entry.key)
     });
     if entries.is_empty() && folded.before_ms > 0 && folded.before_ms == known.before_ms {
-        return Ok(None);
+        return Ok(FoldVersion::Had(base.version()));
     }
+    if let Some(highest) = highest_above(&base, table_dir)
+        && has_all(&highest, &base, folded, fold, &entries)
+    {
+        return Ok(FoldVersion::Had(highest.version()));
+    }
+    let summary = write(base, table_dir, version, fold.shards, folded, entries)?;
+    Ok(FoldVersion::Written(summary, folded))
+}
+
+fn write(
+    base: Arc<Table>,
+    table_dir: &Path,
+    version: u64,
+    shards: u32,
+    folded: Folded,
+    mut entries: Vec<Entry>,
+) -> Result<Summary, Error> {
     // The same log gives the same bytes.
     entries.sort_unstable_by_key(|entry| entry.key);
-    let writer = Writer::create_delta(table_dir, version, base, fold.shards)?;
+    let writer = Writer::create_delta(table_dir, version, base, shards)?;
     let mut writer = writer
         .source(format!("overlay up to {}", described(folded)))
         .folded(folded);
@@ -100,7 +139,57 @@ pub fn fold(
             None => drop(writer.remove_stored(entry.key)?),
         }
     }
-    Ok(Some((writer.finish()?, folded)))
+    writer.finish()
+}
+
+/// The highest version, where it is above the base. One that does not open has nothing that a fold could leave to it.
+fn highest_above(base: &Table, table_dir: &Path) -> Option<Table> {
+    let highest = versions(table_dir).ok()?.last().copied()?;
+    let is_above = highest > base.version();
+    is_above
+        .then(|| Table::open_beside(table_dir, Some(highest), Some(base)).ok())
+        .flatten()
+}
+
+/// Whether an earlier fold onto the same base wrote the version, and it is as this one would be, or has more where no limit was given.
+fn has_all(highest: &Table, base: &Table, folded: Folded, fold: &Fold<'_>, entries: &[Entry]) -> bool {
+    let Some(theirs) = highest.folded() else {
+        return false;
+    };
+    if theirs.history != folded.history || highest.chain().get(1) != Some(&base.version()) {
+        return false;
+    }
+    if highest.own_shards().count() != fold.shards as usize {
+        return false;
+    }
+    let has_limit = fold.sequence.is_some() || fold.before_ms.is_some() || fold.ttl_ms.is_some();
+    // Where the time is the limit, upserts that came since and are left out change the sequence alone.
+    let is_as_far = theirs == folded || theirs.before_ms == folded.before_ms && folded.before_ms > 0;
+    if is_as_far && has_same(highest, entries) {
+        return true;
+    }
+    // Such as one of a log that nobody wrote to, before a server began to.
+    !has_limit && theirs != folded && theirs.covers(folded)
+}
+
+/// Whether the version's own files change just these entries: rows that are too old are in some folds and not in others.
+fn has_same(version: &Table, entries: &[Entry]) -> bool {
+    let Some(layer) = version.layers().first() else {
+        return false;
+    };
+    let mut found: u64 = 0;
+    let is_same = entries.iter().all(|entry| {
+        let said = layer.find(entry.key);
+        found += u64::from(!matches!(said, Said::Nothing));
+        match (&entry.row, said) {
+            (Some(row), Said::Row(said)) => **row == *said,
+            // Of a key that the base does not have nothing is written.
+            (None, Said::Removed) => true,
+            (None, Said::Nothing) => !version.contains(entry.key),
+            _ => false,
+        }
+    });
+    is_same && found == layer.entries.iter().map(|shard| shard.rows).sum::<u64>()
 }
 
 /// For people: up to where.

@@ -121,7 +121,9 @@ impl Bed {
         };
         let base = Arc::new(Table::open_version(&self.dir(), None).unwrap());
         let version = base.version() + 1;
-        let (_, folded) = fold(base, &self.dir(), version, &fold_of, &|_| true).unwrap()?;
+        let (_, folded) = fold(base, &self.dir(), version, &fold_of, &|_| true)
+            .unwrap()
+            .written()?;
         let mut next = Table::open_version(&self.dir(), None).unwrap();
         next.see(self.overlay()).unwrap();
         assert_eq!(next.folded(), Some(folded));
@@ -369,6 +371,7 @@ fn a_fold_on_a_version_before_the_last_fold_is_refused() {
     assert!(
         fold(base(2), &bed.dir(), 3, &fold_of, &|_| true)
             .unwrap()
+            .written()
             .is_some()
     );
 }

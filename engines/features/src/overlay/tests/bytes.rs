@@ -326,3 +326,16 @@ fn replicas_take_rows_of_any_length_from_each_other_in_pages_of_so_many_bytes() 
     other.reopen();
     assert_eq!(rows_of(&other, &keys), expected);
 }
+
+#[test]
+fn a_repeated_fold_knows_rows_of_any_length_again() {
+    let bed = of_any_length();
+    upsert(&bed, &[(1, b"one".to_vec()), (2, vec![])], &[3]).unwrap();
+    upsert(&bed, &[(4, vec![7; 5000])], &[]).unwrap();
+    let folds = |version| {
+        let base = Arc::new(Table::open_version(&bed.dir(), Some(1)).unwrap());
+        fold(base, &bed.dir(), version, &bed.wanted(), &|_| true).unwrap()
+    };
+    assert!(folds(2).written().is_some());
+    assert!(matches!(folds(3), FoldVersion::Had(2)));
+}

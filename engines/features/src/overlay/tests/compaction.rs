@@ -70,6 +70,7 @@ fn what_was_folded_is_remembered_by_a_log_that_was_gone_through() {
     assert!(
         fold(base(2), &bed.dir(), 3, &fold_of, &|_| true)
             .unwrap()
+            .written()
             .is_some()
     );
     bed.reopen();

@@ -40,7 +40,7 @@ fn folded(bed: &Bed, change: impl FnOnce(&mut Fold<'_>)) -> Result<Option<Folded
     let base = Arc::new(Table::open_version(&bed.dir(), None).unwrap());
     let next = base.version() + 1;
     let done = fold(base, &bed.dir(), next, &wanted, &|_| true);
-    done.map(|done| done.map(|(_, folded)| folded))
+    done.map(|done| done.written().map(|(_, folded)| folded))
         .map_err(|error| error.to_string())
 }
 
@@ -128,6 +128,37 @@ fn a_fold_takes_what_was_made_before_a_time_and_lookups_see_the_same_rows() {
     serve(&mut bed, Some(1));
     bed.check(1, Some(base_row(1)));
     bed.check(5, Some([6.0; 3]));
+}
+
+#[test]
+fn a_fold_repeated_up_to_the_same_time_writes_nothing_whatever_came_since() {
+    let base = base_ms();
+    let bed = Bed::new(|_| ());
+    upsert(&bed, &[1, 11], Some(1.0), at(base, 10));
+    settle(&bed, base + 100);
+    let up_to = |ms| {
+        let wanted = Fold {
+            before_ms: Some(base + ms),
+            ..bed.wanted()
+        };
+        let first = Arc::new(Table::open_version(&bed.dir(), Some(1)).unwrap());
+        let next = Table::open_version(&bed.dir(), None).unwrap().version() + 1;
+        match fold(first, &bed.dir(), next, &wanted, &|_| true).unwrap() {
+            FoldVersion::Written(summary, _) => (true, summary.version),
+            FoldVersion::Had(version) => (false, version),
+        }
+    };
+    assert_eq!(up_to(50), (true, 2));
+    for key in [2, 3] {
+        upsert(&bed, &[key], Some(2.0), at(base, 60));
+    }
+    assert_eq!(up_to(50), (false, 2));
+    // One that comes late is in the fold.
+    for key in [4, 5] {
+        upsert(&bed, &[key], Some(3.0), at(base, 20));
+    }
+    assert_eq!(up_to(50), (true, 3));
+    assert_eq!(up_to(70), (true, 4));
 }
 
 #[test]

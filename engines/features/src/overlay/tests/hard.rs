@@ -185,7 +185,7 @@ fn a_fold_of_one_nodes_keys_leaves_out_the_others() {
     let fold_of = bed.wanted();
     let base = Arc::new(Table::open_version(&bed.dir(), None).unwrap());
     let folded = fold(base, &bed.dir(), 2, &fold_of, &|key| key % 2 == 0);
-    assert_eq!(folded.unwrap().unwrap().1.sequence, 2);
+    assert_eq!(folded.unwrap().written().unwrap().1.sequence, 2);
     let table = Table::open_version(&bed.dir(), Some(2)).unwrap();
     let rows = [1, 2, 3, 4, 101, 102].map(|key| looked_up(&table, key));
     let fresh = Some([9.0; 3]);
@@ -232,4 +232,53 @@ fn a_fold_is_taken_out_however_many_upserts_wait() {
         (true, true)
     );
     assert_eq!(bed.overlay().len(), 2);
+}
+
+/// A fold that is repeated before its version serves writes no second one, and one that differs does.
+#[test]
+fn a_repeated_fold_finds_the_version_of_the_first() {
+    let mut bed = Bed::new(|_| ());
+    bed.upsert(&[1, 100], &[7.0; 6]).unwrap();
+    bed.remove(&[2, 200]).unwrap();
+    bed.upsert(&[3], &[8.0; 3]).unwrap();
+    let next = |bed: &Bed, change: &dyn Fn(&mut Fold<'_>), holds: &dyn Fn(u64) -> bool| {
+        let mut wanted = bed.wanted();
+        change(&mut wanted);
+        let base = Arc::new(Table::open_version(&bed.dir(), Some(1)).unwrap());
+        let highest = Table::open_version(&bed.dir(), None).unwrap().version();
+        match fold(base, &bed.dir(), highest + 1, &wanted, holds).unwrap() {
+            FoldVersion::Written(summary, _) => (true, summary.version),
+            FoldVersion::Had(version) => (false, version),
+        }
+    };
+    let repeated = |bed: &Bed| next(bed, &|_| (), &|_| true);
+    assert_eq!(repeated(&bed), (true, 2));
+    assert_eq!(repeated(&bed), (false, 2));
+    assert_eq!(next(&bed, &|fold| fold.sequence = Some(2), &|_| true), (false, 2));
+    // Less of the log, keys of one node alone, other files, and all of it again.
+    assert_eq!(next(&bed, &|fold| fold.sequence = Some(1), &|_| true), (true, 3));
+    assert_eq!(repeated(&bed), (true, 4));
+    assert_eq!(next(&bed, &|_| (), &|key| key % 2 == 0), (true, 5));
+    assert_eq!(next(&bed, &|fold| fold.shards = 2, &|_| true), (true, 6));
+    assert_eq!(repeated(&bed), (true, 7));
+    // Rows that are too old are left out where that is said.
+    let old = |fold: &mut Fold<'_>| fold.ttl_ms = Some(0);
+    assert_eq!(next(&bed, &old, &|_| true), (true, 8));
+    assert_eq!(next(&bed, &old, &|_| true), (false, 8));
+    // Without a writer the last upsert is certain, and with one again it is not.
+    bed.table = Arc::new(Table::open_version(&bed.dir(), Some(1)).unwrap());
+    assert_eq!(repeated(&bed), (true, 9));
+    bed.table = Arc::new(Table::open_version(&bed.dir(), Some(1)).unwrap());
+    let (overlay, _) = Overlay::open(&bed.section, &bed.table, QUEUE_BYTES).unwrap();
+    assert_eq!(repeated(&bed), (false, 9));
+    assert_eq!(next(&bed, &|fold| fold.sequence = Some(2), &|_| true), (true, 10));
+    drop(overlay);
+    // A version that was built from elsewhere has none of it, and a damaged one is none.
+    let build = Writer::create(&bed.dir(), "films", 11, schema(), 1).unwrap();
+    build.finish().unwrap();
+    assert_eq!(repeated(&bed), (true, 12));
+    std::fs::write(bed.dir().join("00000012/manifest.json"), "{}").unwrap();
+    let base = Arc::new(Table::open_version(&bed.dir(), Some(1)).unwrap());
+    let done = fold(base, &bed.dir(), 13, &bed.wanted(), &|_| true).unwrap();
+    assert!(done.written().is_some());
 }

@@ -27,7 +27,7 @@ fn the_log_of_another_table_is_neither_served_nor_folded() {
     let log = close(&mut bed);
     let segments = std::fs::read(millpond_wal::segment_path(&log, 1)).unwrap();
     let base = || Arc::new(Table::open_version(&users, None).unwrap());
-    let folds = || fold(base(), &users, 2, &bed.wanted(), &|_| true).map(|done| done.is_some());
+    let folds = || fold(base(), &users, 2, &bed.wanted(), &|_| true).map(|done| done.written().is_some());
     let served = || opened(&users, &bed.section, Arc::new(RealDisk)).map(drop);
     for refused in [folds().unwrap_err(), served().unwrap_err(), folds().unwrap_err()] {
         let refused = refused.to_string();
