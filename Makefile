@@ -71,7 +71,7 @@ test: $(TESTS_VENV)/installed ## every test, Rust and Python; lists what was ski
 	$(VENV) .ci/skips.py unittest client/python/tests/local
 	$(SKIPS) unittest client/python/tests/packaging
 
-bench: ## measure the bars (AREA=spine, press, rpc, features, "hardening --beside FILE", "structure --beside FILE" or "infer --beside FILE", which need valgrind), in the release build
+bench: ## measure the bars (AREA=spine, press, rpc, features, ordered, "hardening --beside FILE", "structure --beside FILE" or "infer --beside FILE", which need valgrind), in the release build
 	@.ci/beat "building millpond, release" $(CARGO) build --release --locked -p millpond-cli -p millpond-benches -p millpond-client-python
 	@$(BUILT)/release/millpond-benches $(AREA)
 

@@ -3,6 +3,7 @@
 //!     millpond-bare echo ADDRESS        every byte back as it came: tokio, one thread, a task a connection
 //!     millpond-bare answer ADDRESS BYTES  an answer with a payload of so many bytes to every frame, as bare
 //!     millpond-bare table lookup|ready|bytes FOLDER  a feature table in one process: million keys a second, seconds until it is ready, bytes an entry
+//!     millpond-bare ordered store|ferntree|masstree THREADS KEYS  an ordered map in one process: puts, gets and scans a second, bytes an entry
 //!     millpond-bare parquet FILE        the parquet crate alone: million rows a second of a file that is read
 //!     millpond-bare work echo COUNT     the payload of so many calls read, and their answers written
 //!     millpond-bare work lookup FOLDER COUNT  the same, and a key of the table in the folder looked up
@@ -14,6 +15,7 @@
 
 mod answer;
 mod echo;
+mod ordered;
 mod parquet;
 mod r1;
 mod r1_model;
@@ -34,13 +36,14 @@ fn main() -> anyhow::Result<()> {
         ["table", "lookup", folder] => table::lookup(Path::new(folder)),
         ["table", "ready", folder] => table::ready(Path::new(folder)),
         ["table", "bytes", folder] => table::bytes(Path::new(folder)),
+        ["ordered", map, threads, keys] => ordered::measure(map, threads.parse()?, keys.parse()?),
         ["parquet", file] => parquet::read(Path::new(file)),
         ["work", "echo", count] => work::echo(count.parse()?),
         ["work", "lookup", folder, count] => work::lookup(Path::new(folder), count.parse()?),
         ["scheduler", "submit"] => scheduler::submit(),
         ["scheduler", "hand-over"] => scheduler::hand_over(),
         _ => anyhow::bail!(
-            "usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER | r1-model ADDRESS FOLDER | table lookup|ready|bytes FOLDER | parquet FILE | work echo COUNT | work lookup FOLDER COUNT | scheduler submit|hand-over"
+            "usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER | r1-model ADDRESS FOLDER | table lookup|ready|bytes FOLDER | ordered store|ferntree|masstree THREADS KEYS | parquet FILE | work echo COUNT | work lookup FOLDER COUNT | scheduler submit|hand-over"
         ),
     }
 }

@@ -5,6 +5,7 @@
 mod features_nodes;
 mod first_request;
 mod hardening;
+mod ordered_in_process;
 
 use crate::bar::Group;
 use crate::scenario::{self, nothing};
@@ -97,6 +98,9 @@ pub(crate) const FEATURES: &[Group] = &[
     features_nodes::GROUP,
 ];
 
+/// The ordered store beside other ordered maps.
+pub(crate) const ORDERED: &[Group] = &[ordered_in_process::GROUP];
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
@@ -106,7 +110,7 @@ mod tests {
     #[test]
     fn names_are_unique_and_every_scenario_has_bars() {
         std::env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/..")).unwrap();
-        let areas = [SPINE, PRESS, RPC, HARDENING, STRUCTURE, INFER, FEATURES];
+        let areas = [SPINE, PRESS, RPC, HARDENING, STRUCTURE, INFER, FEATURES, ORDERED];
         let mut groups = BTreeSet::new();
         let mut names = Vec::new();
         for group in areas.into_iter().flatten() {

@@ -56,6 +56,9 @@ pub(crate) struct Arguments {
     /// Measure one bar, or one group of bars, by its name; or groups by the first word of theirs.
     #[arg(long, value_name = "NAME")]
     only: Option<String>,
+    /// Keys of the area `ordered`, whose bars are about 10 million.
+    #[arg(long, value_name = "COUNT")]
+    keys: Option<usize>,
     /// The server's binary; `millpond` beside this program when left out.
     #[arg(long, value_name = "FILE")]
     millpond: Option<PathBuf>,
@@ -84,6 +87,8 @@ enum Area {
     Infer,
     /// Feature tables: lookups in one process over a loop in C, and over the wire beside Redis and memcached.
     Features,
+    /// The ordered store in one process, beside the crates ferntree and masstree.
+    Ordered,
 }
 
 /// From the beginning of a try to that of the next: five lie over an hour.
@@ -110,6 +115,7 @@ fn measure(arguments: &Arguments) -> anyhow::Result<bool> {
         Area::Structure => bars::STRUCTURE,
         Area::Infer => bars::INFER,
         Area::Features => bars::FEATURES,
+        Area::Ordered => bars::ORDERED,
     };
     let mut pending = choose(groups, arguments.only.as_deref())?;
     let mut setup = Setup::find(arguments)?;

@@ -18,6 +18,8 @@ pub(crate) struct Setup {
     pub(crate) keep_awake: bool,
     /// How often what is noisy is measured at most.
     pub(crate) tries: usize,
+    /// Keys of ordered maps, where a number was given.
+    pub(crate) keys: Option<usize>,
     /// The server's binary.
     pub(crate) millpond: PathBuf,
     /// The build before.
@@ -61,6 +63,7 @@ impl Setup {
             anyway: arguments.anyway,
             keep_awake: arguments.keep_awake,
             tries: usize::from(if arguments.quick { 1 } else { arguments.tries }),
+            keys: arguments.keys,
             millpond,
             beside: arguments.beside.clone(),
             out,
