@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 /// Writes what the log of a table's overlay holds as the next version, a delta on the active one. A server may run meanwhile: its last
 /// upserts, which may still fail, are left to the next fold then. Activate the version to have the overlay give up what is in it. Where an
-/// earlier fold's version has all of it already, none is written.
+/// earlier fold's version has all of it already, none is written. The last line says of how many keys the log has more.
 ///
 /// Upserts over nodes are folded by their time: fold on all nodes with the same --before-ms, then activate on all.
 #[derive(Args)]
@@ -56,12 +56,27 @@ pub(crate) fn folded(arguments: Fold) -> anyhow::Result<String> {
     };
     let done = fold(&arguments.table, arguments.base, &wanted, held.as_ref())?;
     Ok(match done {
-        FoldVersion::Written(summary, folded) => match folded.before_ms {
-            0 => format!("{summary}\nfolded up to sequence {}", folded.sequence),
-            before_ms => format!("{summary}\nfolded what was upserted before {before_ms} ms of Unix time"),
-        },
+        FoldVersion::Written {
+            summary,
+            folded,
+            keys_left,
+        } => {
+            let so_far = match folded.before_ms {
+                0 => format!("folded up to sequence {}", folded.sequence),
+                before_ms => format!("folded what was upserted before {before_ms} ms of Unix time"),
+            };
+            format!("{summary}\n{so_far}; {}", left(keys_left))
+        }
         FoldVersion::Had(version) => had(&arguments.table, version),
     })
+}
+
+fn left(keys: u64) -> String {
+    match keys {
+        0 => "nothing more is in the log".to_owned(),
+        1 => "upserts of 1 key stay in the log for the next fold".to_owned(),
+        keys => format!("upserts of {keys} keys stay in the log for the next fold"),
+    }
 }
 
 fn had(table: &Path, version: u64) -> String {

@@ -49,7 +49,14 @@ pub struct Fold<'a> {
 #[derive(Debug)]
 pub enum FoldVersion {
     /// The one that was written.
-    Written(Summary, Folded),
+    Written {
+        /// What was written.
+        summary: Summary,
+        /// Up to where it has the log.
+        folded: Folded,
+        /// Keys of which the log has upserts that are left to the next fold, those that may still fail among them.
+        keys_left: u64,
+    },
     /// This one had it before, and none was written: the base, or a delta on it that an earlier fold wrote.
     Had(u64),
 }
@@ -58,7 +65,7 @@ impl FoldVersion {
     /// What was written, if anything was.
     pub fn written(self) -> Option<(Summary, Folded)> {
         match self {
-            FoldVersion::Written(summary, folded) => Some((summary, folded)),
+            FoldVersion::Written { summary, folded, .. } => Some((summary, folded)),
             FoldVersion::Had(_) => None,
         }
     }
@@ -100,12 +107,13 @@ pub fn fold(
         ));
     }
     let now_ms = Clock::new(found.time_ms).now_ms();
+    let counts = |key, written_ms| !is_old(written_ms, fold.ttl_ms, now_ms) && holds(key);
+    let keys_left = keys_left(&found, folded, &counts);
     let mut entries: Vec<_> = found.entries.into_values().collect();
     entries.retain(|entry| {
         !is_in.has(entry.sequence, entry.stamp)
             && folded.has(entry.sequence, entry.stamp)
-            && !is_old(entry.written_ms, fold.ttl_ms, now_ms)
-            && holds(entry.key)
+            && counts(entry.key, entry.written_ms)
     });
     if entries.is_empty() && folded.before_ms > 0 && folded.before_ms == known.before_ms {
         return Ok(FoldVersion::Had(base.version()));
@@ -116,7 +124,25 @@ pub fn fold(
         return Ok(FoldVersion::Had(highest.version()));
     }
     let summary = write(base, table_dir, version, fold.shards, folded, entries)?;
-    Ok(FoldVersion::Written(summary, folded))
+    Ok(FoldVersion::Written {
+        summary,
+        folded,
+        keys_left,
+    })
+}
+
+/// Keys of which the log has upserts that a version folded so far has not.
+fn keys_left(found: &Found, folded: Folded, counts: &dyn Fn(u64, u64) -> bool) -> u64 {
+    let later = found
+        .later
+        .iter()
+        .filter(|(key, written_ms)| counts(**key, **written_ms));
+    let not_yet = found.entries.values().filter(|entry| {
+        !folded.has(entry.sequence, entry.stamp)
+            && !found.later.contains_key(&entry.key)
+            && counts(entry.key, entry.written_ms)
+    });
+    (later.count() + not_yet.count()) as u64
 }
 
 fn write(

@@ -117,6 +117,8 @@ fn name(dir: &Path, table: &Table) {
 #[derive(Default)]
 pub(super) struct Found {
     pub entries: HashMap<u64, Entry>,
+    /// Keys that were upserted behind the sequence up to which it was read, and when they were last.
+    pub later: HashMap<u64, u64>,
     /// The latest time of a record.
     pub time_ms: u64,
     pub has_other_layout: bool,
@@ -157,6 +159,7 @@ impl Found {
         // What is kept was written before, and may be nowhere else.
         let written = written.min(record.sequence);
         if written > last {
+            self.note_later(said);
             return;
         }
         self.segments.note(record.segment, said);
@@ -192,6 +195,18 @@ impl Found {
                 said
             }
             said => said,
+        }
+    }
+
+    /// Takes in of which keys something is left out.
+    fn note_later(&mut self, said: Said<'_>) {
+        if let Said::Expired { written_ms, .. } = said {
+            self.later.retain(|_, written| *written > written_ms);
+        }
+        let written_ms = said.written_ms();
+        for (key, _) in said.changes() {
+            let written = self.later.entry(key).or_default();
+            *written = written_ms.max(*written);
         }
     }
 

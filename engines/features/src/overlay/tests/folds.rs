@@ -144,7 +144,7 @@ fn a_fold_repeated_up_to_the_same_time_writes_nothing_whatever_came_since() {
         let first = Arc::new(Table::open_version(&bed.dir(), Some(1)).unwrap());
         let next = Table::open_version(&bed.dir(), None).unwrap().version() + 1;
         match fold(first, &bed.dir(), next, &wanted, &|_| true).unwrap() {
-            FoldVersion::Written(summary, _) => (true, summary.version),
+            FoldVersion::Written { summary, .. } => (true, summary.version),
             FoldVersion::Had(version) => (false, version),
         }
     };
@@ -358,4 +358,42 @@ proptest! {
         prop_assert_eq!(&rows(one), &model_rows(&model));
         prop_assert_eq!(&rows(other), &model_rows(&model));
     }
+}
+
+#[test]
+fn a_fold_says_of_how_many_keys_the_log_has_more() {
+    let base = base_ms();
+    let bed = Bed::new(|section| section.segment_bytes_max = 4000);
+    let left = |change: &dyn Fn(&mut Fold<'_>), holds: &dyn Fn(u64) -> bool| {
+        let mut wanted = bed.wanted();
+        change(&mut wanted);
+        let first = Arc::new(Table::open_version(&bed.dir(), Some(1)).unwrap());
+        let next = Table::open_version(&bed.dir(), None).unwrap().version() + 1;
+        match fold(first, &bed.dir(), next, &wanted, holds).unwrap() {
+            FoldVersion::Written { keys_left, .. } => keys_left,
+            FoldVersion::Had(version) => panic!("version {version} has it"),
+        }
+    };
+    bed.upsert(&[1, 2], &[7.0; 6]).unwrap();
+    bed.upsert(&[2, 3], &[8.0; 6]).unwrap();
+    bed.remove(&[3, 4]).unwrap();
+    // Of 2, 3 and 4; and of 3 and 4 where the last may still fail.
+    let up_to = |sequence| move |fold: &mut Fold<'_>| fold.sequence = Some(sequence);
+    assert_eq!(left(&up_to(1), &|_| true), 3);
+    assert_eq!(left(&|_| (), &|_| true), 2);
+    assert_eq!(left(&up_to(1), &|key| key % 2 == 0), 2);
+    assert_eq!(
+        left(&|fold| (fold.sequence, fold.ttl_ms) = (Some(1), Some(0)), &|_| {
+            true
+        }),
+        0
+    );
+    // By their time, once each, whatever copies the log has.
+    for round in 0..200 {
+        upsert(&bed, &[7, 8], Some(1.0), at(base, 60 + round));
+    }
+    upsert(&bed, &[9], Some(1.0), at(base, 10));
+    settle(&bed, base + 100);
+    upsert(&bed, &[8, 9], Some(1.0), at(base, 300));
+    assert_eq!(left(&|fold| fold.before_ms = Some(base + 50), &|_| true), 3);
 }

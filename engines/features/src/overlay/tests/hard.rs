@@ -247,7 +247,7 @@ fn a_repeated_fold_finds_the_version_of_the_first() {
         let base = Arc::new(Table::open_version(&bed.dir(), Some(1)).unwrap());
         let highest = Table::open_version(&bed.dir(), None).unwrap().version();
         match fold(base, &bed.dir(), highest + 1, &wanted, holds).unwrap() {
-            FoldVersion::Written(summary, _) => (true, summary.version),
+            FoldVersion::Written { summary, .. } => (true, summary.version),
             FoldVersion::Had(version) => (false, version),
         }
     };
