@@ -47,6 +47,7 @@
 //! # }
 //! ```
 
+mod clock;
 mod closed;
 pub mod disk;
 mod durability;
@@ -64,6 +65,7 @@ mod segment;
 mod settle;
 mod standing;
 
+pub use clock::Clock;
 pub use closed::{Closed, Records};
 pub use disk::{Disk, RealDisk};
 pub use durability::Durability;

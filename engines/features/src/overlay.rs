@@ -6,7 +6,6 @@
 
 mod block;
 mod cells;
-mod clock;
 mod commit;
 mod compact;
 mod filter;
@@ -32,11 +31,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use millpond_metrics::Metric;
-use millpond_wal::{Disk, Done, Durability, Log, LogThread, Queue, ReadOnly, RealDisk, Refused, TornTail};
+use millpond_wal::{
+    Clock, Disk, Done, Durability, Log, LogThread, Queue, ReadOnly, RealDisk, Refused, TornTail,
+};
 
 use crate::error::Error;
 use crate::table::Table;
-use clock::Clock;
 use commit::{Committer, Swept};
 use compact::Compaction;
 use index::Index;

@@ -7,9 +7,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond_wal::is_held;
+use millpond_wal::{Clock, is_held};
 
-use super::clock::Clock;
 use super::folded::Folded;
 use super::index::Entry;
 use super::is_old;

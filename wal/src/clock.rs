@@ -1,4 +1,4 @@
-//! The time by which fresh rows grow old.
+//! The time by which what a log keeps grows old.
 //!
 //! Not the system's clock, which people set. Invariant: it never goes backwards, within a process or from one to the next that
 //! reads its log; and it does not jump while a process runs.
@@ -8,7 +8,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Milliseconds of Unix time as the system said them at the start, or as the log's last record did where that is later; from there on
 /// counted by the clock that nobody sets.
-pub(crate) struct Clock {
+#[derive(Debug)]
+pub struct Clock {
     start_ms: u64,
     since: Instant,
     /// What tests let it be ahead.
@@ -17,7 +18,7 @@ pub(crate) struct Clock {
 
 impl Clock {
     /// `last_ms` is the latest time that the log has.
-    pub(crate) fn new(last_ms: u64) -> Clock {
+    pub fn new(last_ms: u64) -> Clock {
         let now = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = now.map_or(0, |now| now.as_millis() as u64);
         Clock {
@@ -27,15 +28,16 @@ impl Clock {
         }
     }
 
+    /// Milliseconds of Unix time.
     #[inline]
-    pub(crate) fn now_ms(&self) -> u64 {
+    pub fn now_ms(&self) -> u64 {
         let run = self.since.elapsed().as_millis() as u64;
         self.start_ms + run + self.ahead_ms.load(Ordering::Relaxed)
     }
 
     /// Lets time pass, for tests.
-    #[cfg(test)]
-    pub(crate) fn skip(&self, ms: u64) {
+    #[cfg(feature = "faults")]
+    pub fn skip(&self, ms: u64) {
         self.ahead_ms.fetch_add(ms, Ordering::Relaxed);
     }
 }
