@@ -20,6 +20,8 @@ use millpond_press_recorder::memory_bytes;
 /// Cores of one thread, and of two. What a map does on threads of its own shares them.
 const CORES: [&[usize]; 2] = [&[1], &[0, 1]];
 const SCAN_ENTRIES: usize = 100;
+/// Keys that are looked up at once, where a map can do that.
+const TOGETHER: usize = 64;
 
 /// What is measured of each map. A call takes many keys, so that a thread keeps what it needs between them.
 trait Map: Sync {
@@ -33,6 +35,11 @@ trait Map: Sync {
 
     /// Looks each key up; how many were there with their value.
     fn get(&self, keys: &[Self::Key]) -> usize;
+
+    /// The same, [`TOGETHER`] keys at once; nothing where the map has no such call.
+    fn get_together(&self, _keys: &[Self::Key]) -> Option<usize> {
+        None
+    }
 
     /// Reads up to [`SCAN_ENTRIES`] entries from each key on; how many it read.
     fn scan(&self, starts: &[Self::Key]) -> usize;
@@ -82,6 +89,18 @@ fn run<M: Map>(make: impl FnOnce() -> M, cores: &[usize], count: usize) -> anyho
         Ok(())
     })?;
 
+    let has_together = map.get_together(&[]).is_some();
+    let at_once = if has_together { some } else { &[] };
+    let together_s = timed(at_once, cores, |part| {
+        let found = map.get_together(part);
+        ensure!(
+            found == Some(part.len()),
+            "{found:?} of {} keys were found",
+            part.len()
+        );
+        Ok(())
+    })?;
+
     let starts = keys.get(..count / SCAN_ENTRIES).unwrap_or_default();
     let scan_s = timed(starts, cores, |part| {
         let read = map.scan(part);
@@ -93,6 +112,9 @@ fn run<M: Map>(make: impl FnOnce() -> M, cores: &[usize], count: usize) -> anyho
 
     print("put", count as f64 / put_s)?;
     print("get", some.len() as f64 / get_s)?;
+    if has_together {
+        print("together", some.len() as f64 / together_s)?;
+    }
     print("scan", starts.len() as f64 / scan_s)?;
     print("resident", grown as f64 / entries - own)?;
     match map.counted_bytes() {

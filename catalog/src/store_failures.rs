@@ -1,12 +1,12 @@
 //! What the log says of stores that cannot write.
-//! Its invariant: a failure that ended the writing of a store is logged once, however many puts it fails.
+//! Its invariant: a failure that ended the writing of a store is logged once, however many writes it fails.
 
 use millpond_engines_features::UpsertError;
-use millpond_engines_ordered::{Error, PutError};
+use millpond_engines_ordered::{Error, WriteError};
 use millpond_threads::{LeftOut, LineLimit};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What the log is told of stores that fail. All puts after a failure that ended writing fail for the same one, which is logged
+/// What the log is told of stores that fail. All writes after a failure that ended writing fail for the same one, which is logged
 /// once a store; a disk that fails every write fails them often, so of others the log has a line a second.
 #[derive(Default)]
 pub struct StoreFailures {
@@ -18,14 +18,15 @@ pub struct StoreFailures {
 }
 
 impl StoreFailures {
-    /// Logs why a put failed, where that is not the put's own fault and was not logged before.
-    pub fn note(&self, error: &PutError) {
-        if let PutError::Full { .. } = error
+    /// Logs why a write failed, where that is not the write's own fault and was not logged before.
+    pub fn note(&self, error: &WriteError) {
+        if let WriteError::Full { .. } = error
             && let Some(LeftOut(left_out)) = self.full.admits()
         {
             tracing::warn!(%error, left_out, "an ordered store is full");
         }
-        let (PutError::Storage(cause) | PutError::OutcomeUnknown(cause) | PutError::ReadOnly(cause)) = error
+        let (WriteError::Storage(cause) | WriteError::OutcomeUnknown(cause) | WriteError::ReadOnly(cause)) =
+            error
         else {
             return;
         };

@@ -88,10 +88,11 @@ fn fill(section: &Section, file: &Path) -> anyhow::Result<(usize, usize)> {
         entries += batch.len();
         let put = Put {
             entries: std::mem::take(batch),
-            if_version: None,
-            if_absent: false,
+            ..Put::default()
         };
-        store.put_wait(put).map_err(|error| anyhow!("{place}: {error}"))?;
+        store
+            .write_wait(put)
+            .map_err(|error| anyhow!("{place}: {error}"))?;
         if shown.elapsed() > Duration::from_secs(1) {
             shown = Instant::now();
             eprintln!("{entries} entries loaded");

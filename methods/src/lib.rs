@@ -18,9 +18,14 @@ mod features_versions;
 mod infer;
 mod infos;
 mod model_run;
+mod ordered_batch;
+mod ordered_expire;
 mod ordered_get;
+mod ordered_increment;
 mod ordered_put;
+mod ordered_remove;
 mod ordered_scan;
+mod ordered_write;
 mod ping;
 mod rank;
 mod run;
@@ -44,9 +49,9 @@ use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
     Code, FeaturesActivate, FeaturesDelete, FeaturesFresh, FeaturesInspect, FeaturesLookup, FeaturesMissed,
     FeaturesRollback, FeaturesScan, FeaturesUpsert, FeaturesVersions, Field, Infer, Infos, METHODS,
-    OrderedGet, OrderedPut, OrderedScan, Ping, Rank, Run, ServerStatus, Status, Tune,
+    OrderedBatch, OrderedExpire, OrderedGet, OrderedIncrement, OrderedPut, OrderedRemove, OrderedScan, Ping,
+    Rank, Run, ServerStatus, Status, Tune,
 };
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Methods are served from the catalog; calls to fast models wait in a [`Sweep`] for the end of their turn.
@@ -85,6 +90,10 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<FeaturesDelete>(Token, Detached, Ready(features_delete::serve)),
     MethodSpec::of::<OrderedGet>(Any, Short, Ready(ordered_get::serve)),
     MethodSpec::of::<OrderedPut>(Any, Detached, Ready(ordered_put::serve)),
+    MethodSpec::of::<OrderedRemove>(Any, Detached, Ready(ordered_remove::serve)),
+    MethodSpec::of::<OrderedIncrement>(Any, Detached, Ready(ordered_increment::serve)),
+    MethodSpec::of::<OrderedExpire>(Any, Detached, Ready(ordered_expire::serve)),
+    MethodSpec::of::<OrderedBatch>(Any, Detached, Ready(ordered_batch::serve)),
     MethodSpec::of::<OrderedScan>(Any, Unbounded, Ready(ordered_scan::serve)),
     MethodSpec::of::<Infer>(Any, Batched, Ready(infer::serve)),
     MethodSpec::of::<Rank>(Any, Batched, Ready(rank::serve)),
@@ -148,9 +157,9 @@ fn no_default(what: &str, key: &str, config_key: &str) -> Status {
 }
 
 /// The ordered store that a call means.
-fn store<'e>(catalog: &'e Catalog, table: Option<&Cow<'_, str>>) -> Result<&'e Store, Status> {
+fn store<'e>(catalog: &'e Catalog, table: Option<&str>) -> Result<&'e Store, Status> {
     let name = match table {
-        Some(name) => name.as_ref(),
+        Some(name) => name,
         None => catalog
             .sections()
             .store_default()

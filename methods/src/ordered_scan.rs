@@ -10,29 +10,34 @@ use std::borrow::Cow;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
-        let store = store(catalog, decoded.table.as_ref())?;
+        let store = store(catalog, decoded.table.as_deref())?;
         let owned = |bytes: &Option<Cow<'_, [u8]>>| bytes.as_ref().map(|bytes| bytes.to_vec());
-        // A cursor is the key to go on from: a later start.
-        let start = owned(&decoded.cursor).max(owned(&decoded.start));
+        // A cursor is the key to go on from: a later start, or an earlier end.
+        let (mut start, mut end) = (owned(&decoded.start), owned(&decoded.end));
+        match (&decoded.cursor, decoded.reverse) {
+            (None, _) => {}
+            (Some(_), false) => start = owned(&decoded.cursor).max(start),
+            (Some(cursor), true) => {
+                let behind = Scan::end_behind(cursor);
+                end = Some(end.map_or(behind.clone(), |end| end.min(behind)));
+            }
+        }
         let scan = Scan {
             start,
-            end: owned(&decoded.end),
+            end,
             prefix: owned(&decoded.prefix),
             limit: decoded.limit,
+            reverse: decoded.reverse,
+            bytes_max: call.calls.answer_bytes_max / 2,
+            keys_only: decoded.keys_only,
         };
-        let bytes_max = call.calls.answer_bytes_max / 2;
-        let (mut entries, mut bytes, mut cut) = (Vec::new(), 0, None);
-        let rest = store.scan(&scan, &mut |key, value| {
-            bytes += key.len() + value.len();
-            if cut.is_none() && (bytes <= bytes_max || entries.is_empty()) {
-                entries.push((Cow::Owned(key.to_vec()), Cow::Owned(value.to_vec())));
-            } else if cut.is_none() {
-                cut = Some(key.to_vec());
-            }
+        let mut entries = Vec::new();
+        let cursor = store.scan(&scan, &mut |key, value| {
+            entries.push((Cow::Owned(key.to_vec()), Cow::Owned(value.to_vec())));
         });
         let answer = schema::Answer {
             entries,
-            cursor: cut.or(rest).map(Cow::Owned),
+            cursor: cursor.map(Cow::Owned),
         };
         Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))
     })

@@ -79,10 +79,9 @@ impl Catalog {
                 entry("u/7/3", "b"),
                 entry("u/8/1", "b"),
             ],
-            if_version: None,
-            if_absent: false,
+            ..Put::default()
         };
-        events.put_wait(put).unwrap();
+        events.write_wait(put).unwrap();
         let port = |name: &str, width| Port {
             name: name.to_owned(),
             element_type: ElementType::F32,

@@ -130,7 +130,7 @@ fn events() -> Store {
         entries: entries.to_vec(),
         ..Put::default()
     };
-    events.put_wait(put).unwrap();
+    events.write_wait(put).unwrap();
     events
 }
 

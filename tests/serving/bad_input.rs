@@ -211,7 +211,7 @@ fn keyed_payloads() {
         json!({"table": "embeddings", "keys": [1], "at_version": 7}),
         410,
         30106,
-        "serves version 1",
+        "version 1 serves",
     );
     check(
         "features.lookup",
@@ -232,7 +232,13 @@ fn keyed_payloads() {
     check("*ping", json!({"loud": true}), 400, 30104, "\"loud\"");
     let many = vec![["v1", "v2"]; 10_001];
     check("infer", json!({"samples": many}), 400, 30104, "at most 10000");
-    check("ordered.put", json!({"entries": []}), 400, 30104, "no entries");
+    check(
+        "ordered.put",
+        json!({"entries": []}),
+        400,
+        30104,
+        "nothing to write",
+    );
     check(
         "ordered.put",
         json!({"entries": [["a"]]}),

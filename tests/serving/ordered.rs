@@ -54,6 +54,41 @@ fn entries_are_put_read_scanned_and_survive_a_restart() {
 }
 
 #[test]
+fn scans_go_both_ways_and_may_leave_values_out() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut http = Http::connect(&server.addr);
+    let entries: Vec<[String; 2]> = (0..25).map(|at| [format!("k{at:02}"), format!("{at}")]).collect();
+    http.call("ordered.put", &json!({"entries": entries}));
+    let mut scan = |call: serde_json::Value| {
+        let (mut keys, mut call) = (Vec::new(), call);
+        loop {
+            let (status, page) = http.call("ordered.scan", &call);
+            assert_eq!(status, 200, "{page}");
+            for entry in page["entries"].as_array().unwrap() {
+                let text = |at: usize| {
+                    let bytes: Vec<u8> = serde_json::from_value(entry[at].clone()).unwrap();
+                    String::from_utf8(bytes).unwrap()
+                };
+                keys.push(text(0) + "=" + &text(1));
+            }
+            match page.get("cursor") {
+                Some(cursor) => call["cursor"] = cursor.clone(),
+                None => return keys,
+            }
+        }
+    };
+    let down = scan(json!({"prefix": "k", "limit": 4, "reverse": true}));
+    let expected: Vec<String> = (0..25).rev().map(|at| format!("k{at:02}={at}")).collect();
+    assert_eq!(down, expected);
+    let some = json!({"start": "k03", "end": "k06", "limit": 1, "reverse": true, "keys_only": true});
+    assert_eq!(scan(some), ["k05=", "k04=", "k03="]);
+    let up = scan(json!({"start": "k23", "limit": 10, "keys_only": true}));
+    assert_eq!(up, ["k23=", "k24="]);
+    assert!(scan(json!({"start": "k9", "end": "k1", "limit": 10, "reverse": true})).is_empty());
+}
+
+#[test]
 fn a_torn_tail_is_cut_and_said_so() {
     let folder = r1_folder();
     let server = Millpond::start(folder.path(), &[]);

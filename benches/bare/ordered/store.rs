@@ -13,7 +13,7 @@ use millpond_engines_ordered::{Options, Put, Scan, Store};
 use millpond_metrics::Page;
 
 use super::keys::Text;
-use super::{Map, SCAN_ENTRIES};
+use super::{Map, SCAN_ENTRIES, TOGETHER};
 
 /// Puts of one caller on their way, as many as a busy server would have waiting. Two callers fill the queue's usual length.
 const IN_FLIGHT: usize = 512;
@@ -46,7 +46,7 @@ impl Map for Ordered {
             };
             let one = flight.clone();
             let done = Box::new(move |result: Result<_, _>| one.end(result.is_ok()));
-            let offered = self.0.put(put, done);
+            let offered = self.0.write(put, done);
             offered.map_err(|busy| anyhow!("a put was refused: {}", busy.error))?;
         }
         flight.wait_for(keys.len());
@@ -61,6 +61,18 @@ impl Map for Ordered {
             found.is_some_and(|found| found.value == key.value())
         };
         keys.iter().filter(is_there).count()
+    }
+
+    fn get_together(&self, keys: &[Text]) -> Option<usize> {
+        let found_of = |keys: &[Text]| {
+            let texts: Vec<&[u8]> = keys.iter().map(Text::bytes).collect();
+            let found = self.0.get_many(black_box(&texts), usize::MAX).unwrap_or_default();
+            let pairs = keys.iter().zip(&found);
+            let are_there =
+                pairs.filter(|(key, found)| found.as_ref().is_some_and(|found| found.value == key.value()));
+            are_there.count()
+        };
+        Some(keys.chunks(TOGETHER).map(found_of).sum())
     }
 
     fn scan(&self, starts: &[Text]) -> usize {

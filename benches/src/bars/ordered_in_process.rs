@@ -17,6 +17,7 @@ const PUT_1: Bar = Bar::new("ordered-put-1-thread-over-crates", Op::AtLeast, 1.2
 const PUT_2: Bar = Bar::new("ordered-put-2-threads-over-crates", Op::AtLeast, 1.25);
 const GET_1: Bar = Bar::new("ordered-get-1-thread-over-crates", Op::AtLeast, 1.25);
 const GET_2: Bar = Bar::new("ordered-get-2-threads-over-crates", Op::AtLeast, 1.25);
+const TOGETHER: Bar = Bar::new("ordered-get-64-at-once-over-single", Op::AtLeast, 2.0);
 const WRITERS: Bar = Bar::new("ordered-put-2-threads-over-1", Op::AtLeast, 1.6);
 const SCAN: Bar = Bar::new("ordered-scan-100-over-crates", Op::AtLeast, 1.2);
 const RESIDENT: Bar = Bar::new("ordered-bytes-an-entry-resident", Op::AtMost, 40.0);
@@ -26,7 +27,9 @@ pub(crate) const GROUP: Group = Group {
     name: "ordered-in-process",
     measure: Measure::Code {
         title: "the ordered store in one process beside the crates ferntree and masstree, keys of masstree-beta's rw1",
-        bars: &[PUT_1, PUT_2, GET_1, GET_2, WRITERS, SCAN, RESIDENT, COUNTED],
+        bars: &[
+            PUT_1, PUT_2, GET_1, GET_2, TOGETHER, WRITERS, SCAN, RESIDENT, COUNTED,
+        ],
         run: measure,
     },
 };
@@ -36,7 +39,7 @@ const KEYS: usize = 10_000_000;
 const ROUNDS: usize = 3;
 const STORE: &str = "store";
 const MAPS: [&str; 3] = [STORE, "ferntree", "masstree"];
-const FIGURES: [&str; 5] = ["put", "get", "scan", "resident", "counted"];
+const FIGURES: [&str; 6] = ["put", "get", "together", "scan", "resident", "counted"];
 const THREADS: [usize; 2] = [1, 2];
 
 /// What the processes of one round gave, by figure, map and threads.
@@ -69,6 +72,9 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
             .map(|(round, _)| round.of(figure, STORE, 1))
             .collect()
     };
+    let together = ratios(&rounds, |round| {
+        round.of("together", STORE, 1) / round.of("get", STORE, 1)
+    });
     let writers = ratios(&rounds, |round| {
         round.of("put", STORE, 2) / round.of("put", STORE, 1)
     });
@@ -77,6 +83,7 @@ fn measure(setup: &Setup, report: &mut Report) -> anyhow::Result<()> {
         (PUT_2, over("put", 2)),
         (GET_1, over("get", 1)),
         (GET_2, over("get", 2)),
+        (TOGETHER, together),
         (WRITERS, writers),
         (SCAN, over("scan", 1)),
         (RESIDENT, bytes("resident")),
@@ -157,8 +164,8 @@ fn ratios(rounds: &Rounds, of: impl Fn(&Round) -> f64) -> Series {
 
 /// Medians of each map, with the least and the most of the rounds.
 fn table(rounds: &Rounds) -> String {
-    let mut text = "| map | threads | puts, M/s | gets, M/s | scans of 100, k/s | resident, bytes an entry beside key and value | counted |\n\
-                    |---|---:|---:|---:|---:|---:|---:|\n"
+    let mut text = "| map | threads | puts, M/s | gets, M/s | gets, 64 at once, M/s | scans of 100, k/s | resident, bytes an entry beside key and value | counted |\n\
+                    |---|---:|---:|---:|---:|---:|---:|---:|\n"
         .to_owned();
     for threads in THREADS {
         for map in MAPS {
@@ -169,7 +176,7 @@ fn table(rounds: &Rounds) -> String {
                 }
                 format!("{:.2} ({:.2} to {:.2})", of.median(), of.min(), of.max())
             };
-            let units = [1e6, 1e6, 1e3, 1.0, 1.0];
+            let units = [1e6, 1e6, 1e6, 1e3, 1.0, 1.0];
             let cells: Vec<String> = FIGURES.into_iter().zip(units).map(cell).collect();
             text += &format!("| {map} | {threads} | {} |\n", cells.join(" | "));
         }

@@ -5,9 +5,15 @@
 
 use crate::{CallError, Client};
 use millpond_wire_schema::payload::{Encoder, Encoding, Payload};
-use millpond_wire_schema::{FeaturesLookup, Infer, OrderedGet, OrderedPut, OrderedScan, Ping, Rank};
+use millpond_wire_schema::{
+    FeaturesLookup, Infer, OrderedBatch, OrderedExpire, OrderedGet, OrderedIncrement, OrderedPut,
+    OrderedRemove, OrderedScan, Ping, Rank,
+};
 use millpond_wire_schema::{Field, Method, Of};
-use millpond_wire_schema::{features_lookup, infer, ordered_get, ordered_put, ordered_scan, rank};
+use millpond_wire_schema::{
+    features_lookup, infer, ordered_batch, ordered_expire, ordered_get, ordered_increment, ordered_put,
+    ordered_remove, ordered_scan, rank,
+};
 use std::time::Duration;
 
 impl Client {
@@ -61,6 +67,54 @@ impl Client {
         deadline: Option<Duration>,
     ) -> Result<ordered_put::Answer<'static>, CallError> {
         self.typed::<OrderedPut>(call, deadline).await
+    }
+
+    /// `ordered.remove`: how many keys were there, and what their removal survives.
+    ///
+    /// # Errors
+    /// As [`Client::ordered_put`].
+    pub async fn ordered_remove(
+        &self,
+        call: &ordered_remove::Call<'_>,
+        deadline: Option<Duration>,
+    ) -> Result<ordered_remove::Answer<'static>, CallError> {
+        self.typed::<OrderedRemove>(call, deadline).await
+    }
+
+    /// `ordered.increment`: the sum, its version, and what it survives.
+    ///
+    /// # Errors
+    /// As [`Client::ordered_put`]. Whoever repeats it may have added twice.
+    pub async fn ordered_increment(
+        &self,
+        call: &ordered_increment::Call<'_>,
+        deadline: Option<Duration>,
+    ) -> Result<ordered_increment::Answer<'static>, CallError> {
+        self.typed::<OrderedIncrement>(call, deadline).await
+    }
+
+    /// `ordered.expire`: how many keys were there, and what their new time survives.
+    ///
+    /// # Errors
+    /// As [`Client::ordered_put`].
+    pub async fn ordered_expire(
+        &self,
+        call: &ordered_expire::Call<'_>,
+        deadline: Option<Duration>,
+    ) -> Result<ordered_expire::Answer<'static>, CallError> {
+        self.typed::<OrderedExpire>(call, deadline).await
+    }
+
+    /// `ordered.batch`: what each operation found or did, and what the batch survives.
+    ///
+    /// # Errors
+    /// As [`Client::ordered_put`].
+    pub async fn ordered_batch(
+        &self,
+        call: &ordered_batch::Call<'_>,
+        deadline: Option<Duration>,
+    ) -> Result<ordered_batch::Answer<'static>, CallError> {
+        self.typed::<OrderedBatch>(call, deadline).await
     }
 
     /// `ordered.scan`: entries in key order, and the cursor to go on with.

@@ -93,7 +93,7 @@ fn one_at_a_time(keys: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
     let keys = keys.get(..500).unwrap_or(keys);
     let begun = Instant::now();
     for key in keys {
-        store.put_wait(put(key))?;
+        store.write_wait(put(key))?;
     }
     report("synced put, one at a time", keys.len(), begun.elapsed());
     Ok(store.close()?)
@@ -108,7 +108,7 @@ fn put_all(store: &Store, keys: &[Vec<u8>]) -> Result<Duration, Box<dyn Error>> 
             receiver.recv()??;
         }
         let sender = sender.clone();
-        store.put(put(key), Box::new(move |result| drop(sender.send(result))))?;
+        store.write(put(key), Box::new(move |result| drop(sender.send(result))))?;
     }
     for _ in 0..keys.len().min(IN_FLIGHT) {
         receiver.recv()??;

@@ -1,74 +1,87 @@
-//! The log thread's work: from the puts that wait to their answers, one group at a time.
+//! The log thread's work: from the writes that wait to their answers, one group at a time.
 //!
 //! Knows neither bytes (`log`) nor threads (`store`). Invariant: nothing of a group is visible or
 //! answered before all of it is as durable as configured, and a group that fails leaves no trace in
-//! memory; whether it leaves one on the disk, its puts receive in their error.
+//! memory; whether it leaves one on the disk, its writes receive in their error.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+use std::vec;
 
-use millpond_wal::{Failure, Log, Pending, Queue, Reply, next_group};
+use millpond_wal::{Failure, Log, Pending, Queue, ReadOnly, Reply, next_group};
 
+use crate::error::WriteError;
 use crate::index::Index;
-use crate::put::{Put, PutError, PutOutcome};
+use crate::judge::{Judge, Refusal, Verdict};
 use crate::record::Accepted;
-use crate::space::Space;
+use crate::sweep::Sweep;
+use crate::write::Write;
 use crate::{Durability, Error};
 
-/// A group is cut here, so that the first put of a long queue does not wait for all of it.
+/// A group is cut here, so that the first write of a long queue does not wait for all of it.
 const GROUP_BYTES_MAX: usize = 4 << 20;
 
 pub(crate) struct Committer {
     pub index: Arc<Index>,
-    /// `None` keeps everything in memory only.
+    /// Gone once it is finished.
     pub log: Option<Log>,
+    /// Why that takes no more, once it takes none.
+    pub read_only: ReadOnly,
     pub durability: Durability,
     pub next_version: u64,
-    /// A group is no larger than a segment, if its puts allow it.
+    /// A group is no larger than a segment, if its writes allow it.
     pub segment_bytes_max: u64,
     /// Memory that the entries may take.
     pub memory_bytes_max: Option<u64>,
 }
 
-/// A put of the group and what becomes of it.
-struct Judged {
-    reply: Reply<Put>,
-    verdict: Verdict,
-}
-
-enum Verdict {
-    Write(Accepted),
-    Refuse {
-        error: PutError,
-        /// The put met an entry of this very group, or lacks the space that it takes: if the group fails, so does the reason to
-        /// refuse.
-        met_group: bool,
-    },
-}
-
-/// Versions that keys will have once the puts judged so far are written.
-type Overlay = HashMap<Vec<u8>, u64>;
+/// A write of the group and what becomes of it.
+type Judged = (Reply<Write>, Verdict);
 
 impl Committer {
     /// Commits groups until the queue is closed and empty.
-    pub fn run(mut self, queue: &Queue<Put>) -> Result<(), Error> {
+    pub fn run(mut self, queue: &Queue<Write>) -> Result<(), Error> {
         let segment_bytes_max = usize::try_from(self.segment_bytes_max).unwrap_or(usize::MAX);
         let bytes_max = segment_bytes_max.min(GROUP_BYTES_MAX);
-        while let Some(group) = next_group(queue, &mut self.log, bytes_max, None) {
+        let mut sweep = Sweep::default();
+        while let Some(group) = next_group(queue, &mut self.log, bytes_max, sweep.wait(&self.index)) {
             self.commit(group);
+            self.sweep(&mut sweep);
         }
         self.log.map_or(Ok(()), Log::finish)
     }
 
-    fn commit(&mut self, group: Vec<Pending<Put>>) {
-        if let Some(error) = self.log.as_ref().and_then(Log::read_only) {
-            for pending in group {
-                pending.reply.send(Err(PutError::ReadOnly(error.clone())));
+    /// Removes some entries that have expired, by the log: no restart shows them again.
+    fn sweep(&mut self, sweep: &mut Sweep) {
+        let expired = sweep.due(&self.index);
+        let is_writable = self.read_only.get().is_none() && !expired.is_empty();
+        let Some(log) = self.log.as_mut().filter(|_| is_writable) else {
+            return;
+        };
+        let accepted = Accepted::new(expired, (self.next_version, 0), Vec::new());
+        // Where the log fails they stay, and are looked at again.
+        if log.append(&[&accepted]).is_ok() {
+            self.next_version += accepted.changes.len() as u64;
+            self.index.apply(accepted.changes());
+        }
+    }
+
+    fn commit(&mut self, group: Vec<Pending<Write>>) {
+        let mut left = group.into_iter();
+        while !left.as_slice().is_empty() {
+            self.commit_some(&mut left);
+        }
+    }
+
+    /// The same of those whose answers may wait for the log together.
+    fn commit_some(&mut self, left: &mut vec::IntoIter<Pending<Write>>) {
+        if let Some(error) = self.read_only.get() {
+            for pending in left {
+                pending.reply.send(Err(WriteError::ReadOnly(error.clone())));
             }
             return;
         }
         let first_version = self.next_version;
-        let group = self.judge(group);
+        let group = self.judge(left);
         match self.write(&group) {
             Ok(()) => self.publish(group),
             Err(failure) => {
@@ -78,97 +91,40 @@ impl Committer {
         }
     }
 
-    /// Tests conditions and space in order, each put seeing those before it, and gives out versions.
-    fn judge(&mut self, group: Vec<Pending<Put>>) -> Vec<Judged> {
-        let mut overlay = group
-            .iter()
-            .any(|pending| pending.work.is_conditional())
-            .then(Overlay::new);
-        let index = self.index.clone();
-        let puts = group.iter().map(|pending| &pending.work);
-        let mut space = Space::of_group(&index, self.memory_bytes_max, puts);
-        let mut judge_one = |Pending {
-                                 work: put,
-                                 bytes,
-                                 reply,
-                             }: Pending<Put>| {
-            let conflict = overlay.as_ref().and_then(|overlay| self.conflict(&put, overlay));
-            let refused = conflict.or_else(|| space.as_mut()?.take(&put).err());
-            if let Some((error, met_group)) = refused {
-                return Judged {
-                    reply,
-                    verdict: Verdict::Refuse { error, met_group },
-                };
-            }
-            let first_version = self.next_version;
-            if let Some(overlay) = &mut overlay {
-                let keys = put.entries.iter().map(|(key, _)| key.clone());
-                overlay.extend(keys.zip(first_version..));
-            }
-            self.next_version += put.entries.len() as u64;
-            let accepted = Accepted {
-                entries: put.entries,
-                bytes,
-                first_version,
-            };
-            Judged {
-                reply,
-                verdict: Verdict::Write(accepted),
-            }
-        };
-        group.into_iter().map(&mut judge_one).collect()
-    }
-
-    /// The first condition that does not hold, and whether an entry of the group is to blame.
-    fn conflict(&self, put: &Put, overlay: &Overlay) -> Option<(PutError, bool)> {
-        let absent = put.if_absent.then_some(0);
-        let wanted = || [absent, put.if_version].into_iter().flatten();
-        if !put.is_conditional() {
-            return None;
+    /// What becomes of the next writes, with the versions that they get.
+    fn judge(&mut self, left: &mut vec::IntoIter<Pending<Write>>) -> Vec<Judged> {
+        let writes = left.as_slice().iter().map(|pending| &pending.work);
+        let mut judge = Judge::new(&self.index, self.memory_bytes_max, self.next_version, writes);
+        let mut replies = Vec::with_capacity(left.len());
+        while !judge.is_full()
+            && let Some(pending) = left.next()
+        {
+            judge.judge(pending.work);
+            replies.push(pending.reply);
         }
-        for (key, _) in &put.entries {
-            let in_group = overlay.get(key).copied();
-            let found = in_group.unwrap_or_else(|| self.index.version(key));
-            if let Some(expected) = wanted().find(|&expected| expected != found) {
-                let error = PutError::Conflict {
-                    key: key.clone(),
-                    expected,
-                    found,
-                };
-                return Some((error, in_group.is_some()));
-            }
-        }
-        None
+        let (verdicts, next_version) = judge.finish();
+        self.next_version = next_version;
+        replies.into_iter().zip(verdicts).collect()
     }
 
     fn write(&mut self, group: &[Judged]) -> Result<(), Failure> {
         let Some(log) = &mut self.log else { return Ok(()) };
-        let accepted: Vec<&Accepted> = group
-            .iter()
-            .filter_map(|judged| match &judged.verdict {
-                Verdict::Write(accepted) => Some(accepted),
-                Verdict::Refuse { .. } => None,
-            })
-            .collect();
+        let accepted = group.iter().filter_map(|(_, verdict)| verdict.as_ref().ok());
+        // A batch that only reads leaves nothing in the log.
+        let accepted: Vec<&Accepted> = accepted.filter(|accepted| !accepted.changes.is_empty()).collect();
         log.append(&accepted)
     }
 
     /// Shows the group to readers, then answers it.
     fn publish(&self, group: Vec<Judged>) {
         let mut answers = Vec::with_capacity(group.len());
-        for Judged { reply, verdict } in group {
+        for (reply, verdict) in group {
             let answer = match verdict {
-                Verdict::Write(put) => {
-                    let versions = put.first_version..;
-                    let count = put.entries.len();
-                    self.index.apply(&put.entries, put.first_version);
-                    let versions = versions.take(count).collect();
-                    Ok(PutOutcome {
-                        versions,
-                        durability: self.durability,
-                    })
+                Ok(accepted) => {
+                    self.index.apply(accepted.changes());
+                    Ok(accepted.written(self.durability))
                 }
-                Verdict::Refuse { error, .. } => Err(error),
+                Err(Refusal { error, .. }) => Err(error),
             };
             answers.push((reply, answer));
         }
@@ -179,17 +135,18 @@ impl Committer {
 }
 
 fn fail(group: Vec<Judged>, failure: &Failure) {
-    for Judged { reply, verdict } in group {
+    for (reply, verdict) in group {
         reply.send(Err(match verdict {
-            Verdict::Write(_) if failure.is_in_doubt => PutError::OutcomeUnknown(failure.error.clone()),
-            // Nothing was written for a put that was refused, whatever became of those it met.
-            Verdict::Write(_) | Verdict::Refuse { met_group: true, .. } => {
-                PutError::Storage(failure.error.clone())
+            // A batch that changed nothing has left nothing.
+            Ok(accepted) if failure.is_in_doubt && !accepted.changes.is_empty() => {
+                WriteError::OutcomeUnknown(failure.error.clone())
             }
-            Verdict::Refuse {
+            // Nothing was written for a write that was refused, whatever became of those it met.
+            Ok(_) | Err(Refusal { met_group: true, .. }) => WriteError::Storage(failure.error.clone()),
+            Err(Refusal {
                 error,
                 met_group: false,
-            } => error,
+            }) => error,
         }));
     }
 }

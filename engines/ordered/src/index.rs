@@ -1,11 +1,13 @@
-//! The keys in memory, in order, as the store uses them: whole puts, versions, and what they take.
+//! The keys in memory, in order, as the store uses them: whole writes, versions, and what they take.
 //!
-//! Not durable and not aware of conditions. Invariant: one put becomes visible to readers as a whole.
+//! Not durable and not aware of conditions. Invariant: one write becomes visible to readers as a whole.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::scan::Range;
-use crate::tree::{Content, Tree};
+use millpond_wal::Clock;
+
+use crate::scan::{Range, Scan};
+use crate::tree::{Before, Cell, Change, Content, ReadMany, Span, Tree, content_bytes};
 
 /// A value and the version at which it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +16,20 @@ pub struct Versioned {
     pub value: Vec<u8>,
     /// Counts up over the whole store, from 1.
     pub version: u64,
+    /// When it expires, in milliseconds of Unix time by the store's clock, if it does.
+    pub expires_ms: Option<u64>,
+}
+
+impl Versioned {
+    fn of(cell: &Cell<'_>) -> Versioned {
+        let mut value = Vec::new();
+        cell.copy_value(&mut value);
+        Versioned {
+            value,
+            version: cell.version,
+            expires_ms: Some(cell.expires_ms).filter(|expires_ms| *expires_ms != 0),
+        }
+    }
 }
 
 /// What an entry takes at most beside its key's and value's bytes, on average: its place in a leaf that is two thirds full, and eight to
@@ -22,33 +38,117 @@ pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 48;
 /// Entries of a scan that are one view, at least.
 const SCAN_ENTRIES: usize = 1024;
 
-/// Memory that an entry takes.
-pub(crate) fn entry_bytes(key: &[u8], value: &[u8]) -> u64 {
-    key.len() as u64 + value.len() as u64 + ENTRY_OVERHEAD_BYTES
+/// Memory that an entry of these lengths takes.
+pub(crate) fn entry_bytes(key: usize, value: usize, expires_ms: u64) -> u64 {
+    content_bytes(key, value, expires_ms) as u64 + ENTRY_OVERHEAD_BYTES
 }
 
-#[derive(Default)]
+/// The values of several keys, as far as they may be copied.
+struct Values<'i> {
+    clock: &'i Clock,
+    count: usize,
+    bytes_max: usize,
+    bytes: usize,
+    found: Vec<Option<Versioned>>,
+}
+
+impl ReadMany for Values<'_> {
+    fn begin(&mut self) {
+        self.bytes = 0;
+        self.found.clear();
+        self.found.resize(self.count, None);
+    }
+
+    fn read(&mut self, at: usize, cell: Option<&Cell<'_>>) {
+        let cell = cell.filter(|cell| !is_over(self.clock, cell.expires_ms));
+        let (Some(place), Some(cell)) = (self.found.get_mut(at), cell) else {
+            return;
+        };
+        self.bytes = self.bytes.saturating_add(cell.value_len);
+        if self.bytes <= self.bytes_max {
+            *place = Some(Versioned::of(cell));
+        }
+    }
+}
+
+/// Whether that moment has come, of an entry that expires.
+fn is_over(clock: &Clock, expires_ms: u64) -> bool {
+    expires_ms != 0 && expires_ms <= clock.now_ms()
+}
+
 pub(crate) struct Index {
     tree: Tree,
     /// The sum of what entries take.
     bytes: AtomicU64,
+    /// Entries that expire.
+    expiring: AtomicU64,
+    clock: Clock,
+}
+
+impl Default for Index {
+    fn default() -> Index {
+        Index {
+            tree: Tree::new(),
+            bytes: AtomicU64::new(0),
+            expiring: AtomicU64::new(0),
+            clock: Clock::new(0),
+        }
+    }
 }
 
 impl Index {
+    /// The same from here on by a clock that is no earlier than the log's last time.
+    pub fn from(self, last_ms: u64) -> Index {
+        Index {
+            clock: Clock::new(last_ms),
+            ..self
+        }
+    }
+
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// When what lasts so long from now on expires; 0 where it does not.
+    pub fn expires_ms(&self, ttl_ms: Option<u64>) -> u64 {
+        ttl_ms.map_or(0, |ttl_ms| self.clock.now_ms().saturating_add(ttl_ms))
+    }
+
+    /// Entries that expire, those that have and are not removed yet among them.
+    pub fn expiring(&self) -> u64 {
+        self.expiring.load(Ordering::Relaxed)
+    }
+
     pub fn get(&self, key: &[u8]) -> Option<Versioned> {
-        self.tree.get(key, |cell| {
-            let mut value = Vec::new();
-            cell.copy_value(&mut value);
-            Versioned {
-                value,
-                version: cell.version,
-            }
-        })
+        let found = self.tree.get(key, Versioned::of)?;
+        (!is_over(&self.clock, found.expires_ms.unwrap_or_default())).then_some(found)
+    }
+
+    /// The same of several keys, all at one moment; how many bytes their values have where these are more than `bytes_max`.
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Versioned>>, usize> {
+        let mut values = Values {
+            clock: &self.clock,
+            count: keys.len(),
+            bytes_max,
+            bytes: 0,
+            found: Vec::new(),
+        };
+        self.tree.get_many(keys, &mut values);
+        match values.bytes {
+            bytes if bytes > bytes_max => Err(bytes),
+            _ => Ok(values.found),
+        }
     }
 
     /// The key's version, 0 if absent.
     pub fn version(&self, key: &[u8]) -> u64 {
-        self.tree.get(key, |cell| cell.version).unwrap_or(0)
+        let found = self.tree.get(key, |cell| (cell.version, cell.expires_ms));
+        let found = found.filter(|(_, expires_ms)| !is_over(&self.clock, *expires_ms));
+        found.map_or(0, |(version, _)| version)
     }
 
     pub fn len(&self) -> usize {
@@ -65,59 +165,134 @@ impl Index {
         self.tree.bytes()
     }
 
-    /// Memory that the key's entry takes, 0 if absent.
+    /// Memory that the key's entry takes, 0 if there is none.
     pub fn bytes_of(&self, key: &[u8]) -> u64 {
-        let bytes = self.tree.get(key, |cell| cell.bytes() as u64);
-        bytes.map_or(0, |bytes| bytes + ENTRY_OVERHEAD_BYTES)
+        let bytes = self.tree.get(key, |cell| {
+            entry_bytes(cell.key_len, cell.value_len, cell.expires_ms)
+        });
+        bytes.unwrap_or_default()
     }
 
-    /// Visits at most `limit` entries of a range in order, 1,024 or a MiB of large values at one moment; the key behind them, if it lies in
-    /// the range.
-    pub fn scan(&self, range: &Range, limit: usize, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
-        let (mut left, mut next) = (limit, None);
-        self.tree.scan(
-            &range.start,
-            limit.saturating_add(1).min(SCAN_ENTRIES),
-            |key, value, _| {
-                if range.end.as_deref().is_some_and(|end| key >= end) {
-                    return false;
-                }
-                if left == 0 {
-                    next = Some(key.to_vec());
-                    return false;
-                }
-                left -= 1;
-                visit(key, value);
-                true
-            },
-        );
+    /// The keys from one on whose entries have expired: so many are looked at, and the key from which on there are more.
+    pub fn expired(&self, from: &[u8], looked_at_max: usize) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
+        let (mut found, mut left, mut next) = (Vec::new(), looked_at_max, None);
+        let now_ms = self.clock.now_ms();
+        let span = Span {
+            start: from,
+            end: None,
+            entries_max: looked_at_max.saturating_add(1),
+            keys_only: true,
+        };
+        self.tree.scan(span, |entry| {
+            if left == 0 {
+                next = Some(entry.key.to_vec());
+                return false;
+            }
+            left -= 1;
+            if (1..=now_ms).contains(&entry.expires_ms) {
+                found.push(entry.key.to_vec());
+            }
+            true
+        });
+        (found, next)
+    }
+
+    /// Visits entries of a range in order, or from its end, 1,024 or a MiB of large values at one moment, and at most as many, and bytes
+    /// of keys and values, as the scan says; the key behind them, if it lies in the range.
+    pub fn scan(&self, range: &Range, scan: &Scan, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
+        let (mut visited, mut bytes, mut next) = (0, 0, None);
+        let span = Span {
+            start: &range.start,
+            end: range.end.as_deref(),
+            entries_max: scan.limit.saturating_add(1).min(SCAN_ENTRIES),
+            keys_only: scan.keys_only,
+        };
+        let now_ms = self.clock.now_ms();
+        let mut visit = |entry: Content<'_>| {
+            if (1..=now_ms).contains(&entry.expires_ms) {
+                return true;
+            }
+            let value = if scan.keys_only { &[] } else { entry.value };
+            bytes += entry.key.len() + value.len();
+            // One entry is visited whatever it has.
+            if visited == scan.limit || visited > 0 && bytes > scan.bytes_max {
+                next = Some(entry.key.to_vec());
+                return false;
+            }
+            visited += 1;
+            visit(entry.key, value);
+            true
+        };
+        match scan.reverse {
+            false => self.tree.scan(span, &mut visit),
+            true => self.tree.scan_back(span, &mut visit),
+        }
         next
     }
 
-    /// Writes the entries of a put in order, which have versions from the first one on.
-    pub fn apply<B: AsRef<[u8]>>(&self, entries: &[(B, B)], first_version: u64) {
-        let content = |((key, value), version)| Content { key, value, version };
-        let slices = entries.iter().map(|(key, value)| (key.as_ref(), value.as_ref()));
-        let mut contents = slices.zip(first_version..).map(content);
-        let wrote = |content_bytes: usize, before: Option<usize>| {
-            let taken = content_bytes as u64 + ENTRY_OVERHEAD_BYTES;
-            let freed = before.map_or(0, |bytes| bytes as u64 + ENTRY_OVERHEAD_BYTES);
-            // A difference below 0 goes around, and so does the sum.
-            self.bytes.fetch_add(taken.wrapping_sub(freed), Ordering::Relaxed);
-        };
-        if let [(key, value)] = entries {
-            let before = contents.next().and_then(|content| self.tree.put(content));
-            return wrote(key.as_ref().len() + value.as_ref().len(), before);
+    /// Takes memory for an entry, where there is so much.
+    pub fn reserve(&self, bytes: u64, bytes_max: Option<u64>) -> bool {
+        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        let fits = bytes_max.is_none_or(|max| before.saturating_add(bytes) <= max);
+        if !fits {
+            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         }
-        let mut sorted: Vec<Content<'_>> = contents.collect();
-        // Of a repeated key the last one stays.
-        sorted.sort_by(|one, other| one.key.cmp(other.key).then(other.version.cmp(&one.version)));
-        sorted.dedup_by(|later, first| later.key == first.key);
-        let mut sizes = sorted
-            .iter()
-            .map(|content| content.key.len() + content.value.len());
-        self.tree.put_all(sorted.iter().copied(), |before| {
-            wrote(sizes.next().unwrap_or_default(), before)
-        });
+        fits
+    }
+
+    /// Puts an entry whose memory is taken; the version, which is asked for once nobody else can write the key.
+    pub fn put_reserved(&self, content: Content<'_>, version: impl FnOnce() -> u64) -> u64 {
+        let (version, before) = self.tree.put_next(content, version);
+        let freed = before.map_or(0, |before| before.bytes as u64 + ENTRY_OVERHEAD_BYTES);
+        self.bytes.fetch_sub(freed, Ordering::Relaxed);
+        self.count_expiring(content.expires_ms != 0, before);
+        version
+    }
+
+    /// Makes the changes of one write, of which the later one of a key stays.
+    pub fn apply<'c>(&self, mut changes: impl ExactSizeIterator<Item = Change<'c>>) {
+        if changes.len() == 1 {
+            return changes
+                .next()
+                .into_iter()
+                .for_each(|change| self.apply_one(&change));
+        }
+        let mut changes: Vec<Change<'_>> = changes.collect();
+        changes.reverse();
+        changes.sort_by(|one, other| one.key().cmp(other.key()));
+        changes.dedup_by(|earlier, last| earlier.key() == last.key());
+        self.tree
+            .change_all(changes.into_iter(), |change, before| self.count(change, before));
+    }
+
+    fn apply_one(&self, change: &Change<'_>) {
+        let before = match change {
+            Change::Set(content) => self.tree.put(*content),
+            Change::Remove(key) => self.tree.remove(key),
+        };
+        self.count(change, before);
+    }
+
+    /// Counts the memory that a change takes, and gives back.
+    fn count(&self, change: &Change<'_>, before: Option<Before>) {
+        let (taken, expires) = match change {
+            Change::Set(content) => (
+                content.bytes() as u64 + ENTRY_OVERHEAD_BYTES,
+                content.expires_ms != 0,
+            ),
+            Change::Remove(_) => (0, false),
+        };
+        let freed = before.map_or(0, |before| before.bytes as u64 + ENTRY_OVERHEAD_BYTES);
+        // A difference below 0 goes around, and so does the sum.
+        self.bytes.fetch_add(taken.wrapping_sub(freed), Ordering::Relaxed);
+        self.count_expiring(expires, before);
+    }
+
+    fn count_expiring(&self, expires: bool, before: Option<Before>) {
+        match (expires, before.is_some_and(|before| before.expires)) {
+            (true, false) => self.expiring.fetch_add(1, Ordering::Relaxed),
+            (false, true) => self.expiring.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
     }
 }

@@ -13,14 +13,14 @@
 //! # let dir = parent.path().join("events");
 //! let (store, recovery) = Store::open(&dir, Options::default())?;
 //! assert_eq!(recovery.records, 0);
-//! let outcome = store.put_wait(Put {
+//! let written = store.write_wait(Put {
 //!     entries: vec![
 //!         (b"u/196/0001".to_vec(), b"film 242".to_vec()),
 //!         (b"u/196/0002".to_vec(), b"film 393".to_vec()),
 //!     ],
 //!     ..Put::default()
 //! })?;
-//! assert_eq!(outcome.versions, [1, 2]);
+//! assert_eq!(written.versions, [1, 2]);
 //! store.close()?;
 //!
 //! let (store, recovery) = Store::open(&dir, Options::default())?;
@@ -34,8 +34,12 @@
 //! # }
 //! ```
 
+mod batch;
 mod commit;
+mod error;
 mod index;
+mod judge;
+mod memory;
 mod put;
 mod record;
 mod recover;
@@ -43,14 +47,17 @@ mod scan;
 mod section;
 mod space;
 mod store;
+mod sweep;
 mod tree;
+mod write;
 
+pub use batch::{BATCH_OPERATIONS_MAX, Batch, Effect, Operation};
+pub use error::WriteError;
 pub use index::Versioned;
 pub use millpond_wal::{Durability, Error, TornTail};
-pub use put::{
-    Busy, Done, KEY_BYTES_MAX, PUT_BYTES_MAX, PUT_ENTRIES_MAX, Put, PutError, PutOutcome, VALUE_BYTES_MAX,
-};
+pub use put::{KEY_BYTES_MAX, PUT_BYTES_MAX, PUT_ENTRIES_MAX, Put, VALUE_BYTES_MAX};
 pub use recover::Recovery;
 pub use scan::Scan;
 pub use section::Section;
 pub use store::{Options, Store};
+pub use write::{Busy, Done, Write, Written};

@@ -1,43 +1,132 @@
-//! What a put's record holds in the log, as docs/formats/ordered-log.md draws it.
+//! What a write's record holds in the log, as docs/formats/ordered-log.md draws it.
 //!
 //! Not the frame around it, nor segments: those are the log's (`millpond-wal`). Invariant: what encodes decodes to the same, and
 //! no input makes decoding panic or allocate.
 
 use millpond_wal::{Body, Fault, Format, Record};
 
+use crate::Durability;
+use crate::batch::Effect;
+use crate::judge::Changed;
 use crate::put::{KEY_BYTES_MAX, PUT_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::tree::{Change, Content};
+use crate::write::Written;
 
+/// Entries are set.
 const KIND_PUT: u8 = 1;
-/// Count and first version, before the entries.
-const PUT_HEADER_BYTES: usize = 12;
+/// Some are removed.
+const KIND_CHANGES: u8 = 2;
+/// Some expire.
+const KIND_EXPIRING: u8 = 3;
+/// Count and first version, before the entries; where some expire, the store's time behind them.
+const HEADER_BYTES: usize = 12;
+const TIME_BYTES: usize = 8;
+/// Lengths of key and value; where some expire, when it does behind them.
 const ENTRY_HEADER_BYTES: usize = 8;
+/// In place of a value's length: the key is removed.
+const REMOVED: u32 = u32::MAX;
 
 /// The ordered store's log, format 1.
 pub(crate) static FORMAT: Format = Format {
     keeper: "ordered store",
     magic: b"MPLG",
     version: 1,
-    body_bytes_min: PUT_HEADER_BYTES,
-    body_bytes_max: PUT_BYTES_MAX + PUT_HEADER_BYTES,
-    kinds: &[KIND_PUT],
-    check: |_, body| decode(body).map(drop),
+    body_bytes_min: HEADER_BYTES,
+    body_bytes_max: PUT_BYTES_MAX + HEADER_BYTES + TIME_BYTES,
+    kinds: &[KIND_PUT, KIND_CHANGES, KIND_EXPIRING],
+    check: |kind, body| decode(kind, body).map(drop),
     number: "version",
     first_number: 1,
     may_begin_late: false,
 };
 
-/// A put that met its conditions and has its versions. Its entries passed `Put::check`: that is what makes the lengths fit their
-/// fields.
+/// A write that met its conditions, with its versions. It passed its check: that is what makes the lengths fit their fields.
 pub(crate) struct Accepted {
-    pub entries: Vec<(Vec<u8>, Vec<u8>)>,
-    /// `Put::bytes` of these entries.
-    pub bytes: usize,
+    pub changes: Vec<Changed>,
     pub first_version: u64,
+    /// Of a batch.
+    effects: Vec<Effect>,
+    /// The store's, when it was judged.
+    time_ms: u64,
+    kind: u8,
+    /// Bytes of its record's body.
+    bytes: usize,
+}
+
+impl Accepted {
+    pub fn new(
+        changes: Vec<Changed>,
+        (first_version, time_ms): (u64, u64),
+        effects: Vec<Effect>,
+    ) -> Accepted {
+        let kind = if changes.iter().any(|change| change.expires_ms != 0) {
+            KIND_EXPIRING
+        } else if changes.iter().any(|change| change.value.is_none()) {
+            KIND_CHANGES
+        } else {
+            KIND_PUT
+        };
+        let time_bytes = if kind == KIND_EXPIRING { TIME_BYTES } else { 0 };
+        let lengths = changes.iter();
+        let lengths = lengths.map(|change| change.key.len() + change.value.as_ref().map_or(0, Vec::len));
+        let entries: usize = lengths
+            .map(|length| length + ENTRY_HEADER_BYTES + time_bytes)
+            .sum();
+        Accepted {
+            changes,
+            first_version,
+            effects,
+            time_ms,
+            kind,
+            bytes: HEADER_BYTES + time_bytes + entries,
+        }
+    }
+
+    /// The changes in order.
+    pub fn changes(&self) -> impl ExactSizeIterator<Item = Change<'_>> {
+        let versions = self.first_version;
+        let changes = self.changes.iter().enumerate();
+        changes.map(
+            move |(
+                at,
+                Changed {
+                    key,
+                    value,
+                    expires_ms,
+                },
+            )| { change((key, value.as_deref(), *expires_ms), versions + at as u64) },
+        )
+    }
+
+    /// What its caller learns once it is as durable as configured.
+    pub fn written(self, durability: Durability) -> Written {
+        let versions = match self.effects.is_empty() {
+            true => (self.first_version..).take(self.changes.len()).collect(),
+            false => Vec::new(),
+        };
+        Written {
+            versions,
+            effects: self.effects,
+            durability,
+        }
+    }
+}
+
+fn change((key, value, expires_ms): Entry<'_>, version: u64) -> Change<'_> {
+    match value {
+        Some(value) => Change::Set(Content {
+            key,
+            value,
+            version,
+            expires_ms,
+        }),
+        None => Change::Remove(key),
+    }
 }
 
 impl Body for Accepted {
     fn kind(&self) -> u8 {
-        KIND_PUT
+        self.kind
     }
 
     fn number(&self) -> u64 {
@@ -45,54 +134,84 @@ impl Body for Accepted {
     }
 
     fn bytes(&self) -> usize {
-        PUT_HEADER_BYTES + self.bytes
+        self.bytes
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&(self.entries.len() as u32).to_le_bytes());
+        let expires = self.kind == KIND_EXPIRING;
+        out.extend_from_slice(&(self.changes.len() as u32).to_le_bytes());
         out.extend_from_slice(&self.first_version.to_le_bytes());
-        for (key, value) in &self.entries {
+        if expires {
+            out.extend_from_slice(&self.time_ms.to_le_bytes());
+        }
+        for Changed {
+            key,
+            value,
+            expires_ms,
+        } in &self.changes
+        {
+            let length = value.as_ref().map_or(REMOVED, |value| value.len() as u32);
             out.extend_from_slice(&(key.len() as u32).to_le_bytes());
-            out.extend_from_slice(&(value.len() as u32).to_le_bytes());
+            out.extend_from_slice(&length.to_le_bytes());
+            if expires {
+                out.extend_from_slice(&expires_ms.to_le_bytes());
+            }
             out.extend_from_slice(key);
-            out.extend_from_slice(value);
+            out.extend_from_slice(value.as_deref().unwrap_or_default());
         }
     }
 }
 
-/// A sound put; its entries still lie in the buffer it was read to.
+/// A sound write; its entries still lie in the buffer it was read to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Logged<'a> {
     pub entry_count: u32,
     pub first_version: u64,
+    /// The store's time when it was written, where some entries expire; else 0.
+    pub time_ms: u64,
+    kind: u8,
     entries: &'a [u8],
 }
+
+/// A key, its value unless it is removed, and when it expires, 0 where it does not.
+type Entry<'a> = (&'a [u8], Option<&'a [u8]>, u64);
 
 impl<'a> Logged<'a> {
     /// Of a record that was read: it was checked then.
     pub fn of(record: &Record<'a>) -> Logged<'a> {
-        decode(record.body).unwrap_or(Logged {
+        decode(record.kind, record.body).unwrap_or(Logged {
             entry_count: 0,
             first_version: 0,
+            time_ms: 0,
+            kind: record.kind,
             entries: &[],
         })
     }
 
-    /// Keys and values in the put's order.
-    pub fn entries(&self) -> impl Iterator<Item = (&'a [u8], &'a [u8])> + use<'a> {
-        let mut rest = self.entries;
+    /// The changes in the write's order.
+    pub fn changes(&self) -> Vec<Change<'a>> {
+        let entries = self.entries().zip(self.first_version..);
+        entries.map(|(entry, version)| change(entry, version)).collect()
+    }
+
+    fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
+        let (mut rest, kind) = (self.entries, self.kind);
         std::iter::from_fn(move || {
-            let (key, value, behind) = split_entry(rest)?;
+            let (entry, behind) = split_entry(kind, rest)?;
             rest = behind;
-            Some((key, value))
+            Some(entry)
         })
     }
 
     fn check_entries(&self) -> Result<(), Fault> {
         let mut count = 0u32;
         let mut rest = self.entries;
-        while let Some((key, value, behind)) = split_entry(rest) {
-            if key.len() > KEY_BYTES_MAX || value.len() > VALUE_BYTES_MAX {
+        while let Some(((key, value, expires_ms), behind)) = split_entry(self.kind, rest) {
+            let is_known = match value {
+                Some(value) => value.len() <= VALUE_BYTES_MAX,
+                None => self.kind != KIND_PUT && expires_ms == 0,
+            };
+            if !is_known || key.len() > KEY_BYTES_MAX {
                 return Err(Fault::Malformed(format!("entry {count} is beyond the limits")));
             }
             count += 1;
@@ -112,27 +231,40 @@ impl<'a> Logged<'a> {
     }
 }
 
-fn decode(body: &[u8]) -> Result<Logged<'_>, Fault> {
-    let Some((header, entries)) = body.split_first_chunk::<PUT_HEADER_BYTES>() else {
-        return Err(Fault::Malformed(format!(
-            "{} bytes, too few for a put",
-            body.len()
-        )));
-    };
-    let put = Logged {
+fn decode(kind: u8, body: &[u8]) -> Result<Logged<'_>, Fault> {
+    let too_few = || Fault::Malformed(format!("{} bytes, too few for a write", body.len()));
+    let (header, mut entries) = body.split_first_chunk::<HEADER_BYTES>().ok_or_else(too_few)?;
+    let mut time_ms = 0;
+    if kind == KIND_EXPIRING {
+        let (time, behind) = entries.split_first_chunk::<TIME_BYTES>().ok_or_else(too_few)?;
+        (time_ms, entries) = (u64::from_le_bytes(*time), behind);
+    }
+    let logged = Logged {
         entry_count: u32_at(header, 0),
         first_version: u64::from(u32_at(header, 4)) | u64::from(u32_at(header, 8)) << 32,
+        time_ms,
+        kind,
         entries,
     };
-    put.check_entries()?;
-    Ok(put)
+    logged.check_entries()?;
+    Ok(logged)
 }
 
-fn split_entry(bytes: &[u8]) -> Option<(&[u8], &[u8], &[u8])> {
-    let (header, rest) = bytes.split_first_chunk::<ENTRY_HEADER_BYTES>()?;
+fn split_entry(kind: u8, bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
+    let (header, mut rest) = bytes.split_first_chunk::<ENTRY_HEADER_BYTES>()?;
+    let mut expires_ms = 0;
+    if kind == KIND_EXPIRING {
+        let (time, behind) = rest.split_first_chunk::<TIME_BYTES>()?;
+        (expires_ms, rest) = (u64::from_le_bytes(*time), behind);
+    }
     let (key, rest) = rest.split_at_checked(u32_at(header, 0) as usize)?;
-    let (value, rest) = rest.split_at_checked(u32_at(header, 4) as usize)?;
-    Some((key, value, rest))
+    match u32_at(header, 4) {
+        REMOVED => Some(((key, None, expires_ms), rest)),
+        length => {
+            let (value, rest) = rest.split_at_checked(length as usize)?;
+            Some(((key, Some(value), expires_ms), rest))
+        }
+    }
 }
 
 // The arrays below are of fixed size and `at` is a constant of the format at every call.

@@ -17,7 +17,7 @@ use crate::record::{FORMAT, Logged};
 pub struct Recovery {
     /// Segment files read.
     pub segments: usize,
-    /// Sound records, one for each put.
+    /// Sound records, one for each write that changed something.
     pub records: u64,
     /// Entries in those records.
     pub entries: u64,
@@ -44,14 +44,14 @@ impl fmt::Display for Recovery {
 /// Reads all segments of a folder.
 pub(crate) fn read(dir: &Path) -> Result<(Recovered, Index, Recovery), Error> {
     let index = Index::default();
-    let mut entries = 0;
+    let (mut entries, mut last_ms) = (0, 0);
     let mut apply = |record: &Record<'_>, next_version| {
-        let put = Logged::of(record);
-        BrokenRun::check("version", next_version, put.first_version)?;
-        let of_put: Vec<(&[u8], &[u8])> = put.entries().collect();
-        index.apply(&of_put, put.first_version);
-        entries += u64::from(put.entry_count);
-        Ok(next_version + u64::from(put.entry_count))
+        let write = Logged::of(record);
+        BrokenRun::check("version", next_version, write.first_version)?;
+        index.apply(write.changes().into_iter());
+        entries += u64::from(write.entry_count);
+        last_ms = write.time_ms.max(last_ms);
+        Ok(next_version + u64::from(write.entry_count))
     };
     let recovered = millpond_wal::read(&FORMAT, dir, &mut apply)?;
     let recovery = Recovery {
@@ -61,5 +61,5 @@ pub(crate) fn read(dir: &Path) -> Result<(Recovered, Index, Recovery), Error> {
         keys: index.len(),
         torn_tail: recovered.torn_tail.clone(),
     };
-    Ok((recovered, index, recovery))
+    Ok((recovered, index.from(last_ms), recovery))
 }

@@ -3,10 +3,10 @@
 //! Not the walk itself (`index`). Invariant: a key lies in the range exactly if it has the prefix,
 //! is not below `start` and is below `end`.
 
-/// A forward scan. An absent bound does not limit; all bounds given hold together.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+/// A scan in order, or from the end. An absent bound does not limit; all bounds given hold together.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scan {
-    /// The first key that may be visited. A cursor goes here.
+    /// The first key that may be visited. The cursor of a scan in order goes here.
     pub start: Option<Vec<u8>>,
     /// The first key that may no longer be visited.
     pub end: Option<Vec<u8>>,
@@ -14,6 +14,34 @@ pub struct Scan {
     pub prefix: Option<Vec<u8>>,
     /// The most entries visited. 0 visits none, and the cursor is the first key that matches.
     pub limit: usize,
+    /// From the last key to the first. A cursor goes on by `end`: [`Scan::end_behind`].
+    pub reverse: bool,
+    /// The most bytes of keys and values visited, beside one entry that may have more.
+    pub bytes_max: usize,
+    /// Whether values are left out: they are empty then.
+    pub keys_only: bool,
+}
+
+/// All keys, and none of them visited: set a limit.
+impl Default for Scan {
+    fn default() -> Scan {
+        Scan {
+            start: None,
+            end: None,
+            prefix: None,
+            limit: 0,
+            reverse: false,
+            bytes_max: usize::MAX,
+            keys_only: false,
+        }
+    }
+}
+
+impl Scan {
+    /// The `end` of a scan from the end that goes on at a cursor.
+    pub fn end_behind(cursor: &[u8]) -> Vec<u8> {
+        [cursor, &[0]].concat()
+    }
 }
 
 /// Keys from `start` up to, not including, `end`; never start > end.
@@ -63,6 +91,7 @@ mod tests {
             end,
             prefix,
             limit: 1,
+            ..Scan::default()
         });
         let expected = expected.map(|(start, end)| Range {
             start: start.to_vec(),

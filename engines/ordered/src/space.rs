@@ -1,12 +1,14 @@
-//! How much memory a store's entries may take, and whether a put fits.
+//! How much memory a store's entries may take, and whether a write fits.
 //!
-//! Not the queue and not the log's buffer, which have bounds of their own. Invariant: no put that makes the entries grow takes them
+//! Not the queue and not the log's buffer, which have bounds of their own. Invariant: no write that makes the entries grow takes them
 //! beyond the limit, and one that does not make them grow is never refused for it.
 
 use std::collections::HashMap;
 
+use crate::error::WriteError;
 use crate::index::{Index, entry_bytes};
-use crate::put::{Put, PutError};
+use crate::judge::{Changed, Refusal};
+use crate::write::Write;
 
 /// What one group may still take.
 pub(crate) struct Space<'a> {
@@ -14,25 +16,22 @@ pub(crate) struct Space<'a> {
     bytes_max: u64,
     /// Before the group.
     bytes_before: u64,
-    /// With those of its puts that were accepted.
+    /// With those of its writes that were accepted.
     bytes: u64,
-    /// Of the keys that these write.
+    /// Of the keys that these change.
     written: HashMap<Vec<u8>, u64>,
 }
 
 impl<'a> Space<'a> {
-    /// For a group of these puts; `None` where all of them fit whatever they replace.
-    pub fn of_group<'p>(
+    /// For a group of these writes; `None` where all of them fit whatever they replace.
+    pub fn of_group<'w>(
         index: &'a Index,
         bytes_max: Option<u64>,
-        group: impl Iterator<Item = &'p Put>,
+        group: impl Iterator<Item = &'w Write>,
     ) -> Option<Space<'a>> {
         let bytes_max = bytes_max?;
         let bytes = index.bytes();
-        let new: u64 = group
-            .flat_map(|put| &put.entries)
-            .map(|(key, value)| entry_bytes(key, value))
-            .sum();
+        let new: u64 = group.map(new_bytes).sum();
         (bytes.saturating_add(new) > bytes_max).then(|| Space {
             index,
             bytes_max,
@@ -42,12 +41,18 @@ impl<'a> Space<'a> {
         })
     }
 
-    /// Takes what the put needs, or says why not, and whether it would have fitted without the group's other puts.
-    pub fn take(&mut self, put: &Put) -> Result<(), (PutError, bool)> {
+    /// Takes what the changes of a write need, or says why not.
+    pub fn take(&mut self, changes: &[Changed]) -> Result<(), Refusal> {
         let mut sizes: HashMap<&[u8], u64> = HashMap::new();
         let (mut grown, mut freed) = (0, 0);
-        for (key, value) in &put.entries {
-            let size = entry_bytes(key, value);
+        for Changed {
+            key,
+            value,
+            expires_ms,
+        } in changes
+        {
+            let size = value.as_ref();
+            let size = size.map_or(0, |value| entry_bytes(key.len(), value.len(), *expires_ms));
             let before = sizes.insert(key, size);
             let before = before.or_else(|| self.written.get(key).copied());
             freed += before.unwrap_or_else(|| self.index.bytes_of(key));
@@ -55,13 +60,15 @@ impl<'a> Space<'a> {
         }
         let after = self.bytes + grown - freed.min(self.bytes + grown);
         if grown > freed && after > self.bytes_max {
-            let error = PutError::Full {
-                bytes: self.bytes,
-                more: grown - freed,
-                max: self.bytes_max,
-            };
-            let fitted_before = self.bytes_before + (grown - freed) <= self.bytes_max;
-            return Err((error, fitted_before));
+            return Err(Refusal {
+                error: WriteError::Full {
+                    bytes: self.bytes,
+                    more: grown - freed,
+                    max: self.bytes_max,
+                },
+                // Without the group's other writes it may have fitted.
+                met_group: self.bytes_before + (grown - freed) <= self.bytes_max,
+            });
         }
         let sizes: Vec<(Vec<u8>, u64)> = sizes
             .into_iter()
@@ -70,5 +77,24 @@ impl<'a> Space<'a> {
         self.written.extend(sizes);
         self.bytes = after;
         Ok(())
+    }
+}
+
+/// Memory that a write takes at most, beside values that stay.
+fn new_bytes(write: &Write) -> u64 {
+    // As if all expired.
+    let bytes = |key: &[u8], value: usize| entry_bytes(key.len(), value, 1);
+    match write {
+        Write::Put(put) => put
+            .entries
+            .iter()
+            .map(|(key, value)| bytes(key, value.len()))
+            .sum(),
+        Write::Batch(batch) => {
+            let operations = batch.operations.iter();
+            operations
+                .map(|operation| bytes(operation.key(), operation.value_bytes()))
+                .sum()
+        }
     }
 }

@@ -10,16 +10,18 @@ use std::time::{Duration, Instant};
 
 use millpond_metrics::Metric;
 use millpond_wal::{
-    Disk, Log, LogThread, Queue, QueueError, ReadOnly, RealDisk, Refused, create_dir, lock, outcome_unknown,
-    sync_folders,
+    Disk, Log, LogThread, Queue, QueueError, ReadOnly, RealDisk, Refused, Work as _, create_dir, lock,
+    outcome_unknown, sync_folders,
 };
 
 use crate::commit::Committer;
+use crate::error::WriteError;
 use crate::index::{Index, Versioned};
-use crate::put::{Busy, Done, Put, PutError, PutOutcome};
+use crate::memory::Memory;
 use crate::record::FORMAT;
 use crate::recover::{self, Recovery};
 use crate::scan::{Range, Scan};
+use crate::write::{Busy, Done, Write, Written};
 use crate::{Durability, Error};
 
 /// How a store works.
@@ -36,7 +38,7 @@ pub struct Options {
     /// Bytes of a log segment. A single put that is larger has a segment of its own.
     pub segment_bytes_max: u64,
     /// Memory that the entries may take, with what each takes beside its key and value; no limit where it is `None`. Puts that
-    /// make them grow beyond it are [`PutError::Full`]. What the log holds is read whatever it takes.
+    /// make them grow beyond it are [`WriteError::Full`]. What the log holds is read whatever it takes.
     pub memory_bytes_max: Option<u64>,
 }
 
@@ -56,15 +58,24 @@ impl Default for Options {
 /// An ordered map of byte keys to byte values. Clones are the same store.
 ///
 /// Reads never wait for the disk. Writes go through one log thread, which commits everything that
-/// waits as one group; readers see a write once it is as durable as configured.
+/// waits as one group; readers see a write once it is as durable as configured. Without a log small writes are made by their callers'
+/// threads, side by side where they look at no key.
 #[derive(Clone)]
 pub struct Store {
     handle: Arc<Handle>,
 }
 
+/// Who makes what the queue holds.
+enum Keeper {
+    Log(Box<Committer>),
+    Memory(Arc<Memory>),
+}
+
 struct Handle {
     index: Arc<Index>,
-    queue: Arc<Queue<Put>>,
+    /// Of a store without a log: what makes small writes at once.
+    memory: Option<Arc<Memory>>,
+    queue: Arc<Queue<Write>>,
     durability: Durability,
     /// Why the log takes no more puts, once it takes none.
     read_only: ReadOnly,
@@ -87,6 +98,11 @@ impl Store {
             "millpond_store_memory_bytes",
             "Memory that the store's tree has in use, with the room in its leaves.",
             |store: &Store| store.handle.index.memory_bytes() as f64,
+        ),
+        Metric::gauge(
+            "millpond_store_expiring_keys",
+            "Keys in the store that expire, those that have and are not removed yet among them.",
+            |store: &Store| store.handle.index.expiring() as f64,
         ),
         Metric::gauge(
             "millpond_store_read_only",
@@ -129,17 +145,17 @@ impl Store {
         let mut log = Log::open(&FORMAT, disk, dir, durability, segment_bytes_max, &recovered)?;
         log.sync_every(options.sync_every);
         let index = Arc::new(index);
-        let next_version = recovered.next_number;
         let committer = Committer {
             index: index.clone(),
+            read_only: log.watch_read_only(),
             log: Some(log),
             durability,
-            next_version,
+            next_version: recovered.next_number,
             segment_bytes_max,
             memory_bytes_max,
         };
         let queue = Queue::new(options.queue_max, options.queue_bytes_max);
-        let store = Store::start(index, committer, queue, Some(lock))?;
+        let store = Store::start(index, Keeper::Log(Box::new(committer)), queue, Some(lock))?;
         Ok((store, recovery))
     }
 
@@ -148,16 +164,9 @@ impl Store {
     /// told so.
     pub fn in_memory(options: Options) -> Store {
         let index = Arc::new(Index::default());
-        let committer = Committer {
-            index: index.clone(),
-            log: None,
-            durability: Durability::Memory,
-            next_version: 1,
-            segment_bytes_max: options.segment_bytes_max,
-            memory_bytes_max: options.memory_bytes_max,
-        };
+        let memory = Arc::new(Memory::new(index.clone(), options.memory_bytes_max));
         let queue = Queue::new(options.queue_max, options.queue_bytes_max);
-        let started = Store::start(index.clone(), committer, queue, None);
+        let started = Store::start(index.clone(), Keeper::Memory(memory), queue, None);
         started.unwrap_or_else(|error| Store::refusing(index, error))
     }
 
@@ -166,6 +175,7 @@ impl Store {
         queue.refuse(QueueError::Failed(Arc::new(error)));
         let handle = Handle {
             index,
+            memory: None,
             queue,
             durability: Durability::Memory,
             read_only: ReadOnly::default(),
@@ -178,21 +188,23 @@ impl Store {
 
     fn start(
         index: Arc<Index>,
-        committer: Committer,
-        queue: Queue<Put>,
+        keeper: Keeper,
+        queue: Queue<Write>,
         lock: Option<File>,
     ) -> Result<Store, Error> {
         let queue = Arc::new(queue);
-        let durability = committer.durability;
-        let read_only = committer
-            .log
-            .as_ref()
-            .map(Log::watch_read_only)
-            .unwrap_or_default();
-        let thread = LogThread::start("ordered-log", &queue, lock, move |queue| committer.run(queue))?;
+        let (durability, read_only, memory) = match &keeper {
+            Keeper::Log(committer) => (committer.durability, committer.read_only.clone(), None),
+            Keeper::Memory(memory) => (Durability::Memory, ReadOnly::default(), Some(memory.clone())),
+        };
+        let thread = LogThread::start("ordered-log", &queue, lock, move |queue| match keeper {
+            Keeper::Log(committer) => committer.run(queue),
+            Keeper::Memory(memory) => memory.run(queue),
+        })?;
         Ok(Store {
             handle: Arc::new(Handle {
                 index,
+                memory,
                 queue,
                 durability,
                 read_only,
@@ -206,57 +218,89 @@ impl Store {
         self.handle.index.get(key)
     }
 
-    /// Visits keys and values in ascending order, at most `scan.limit` of them. Returns the cursor,
-    /// the next key that matches, if there is one: put it in `scan.start` to go on.
+    /// The values of keys and their versions, all as they are at one moment; their cache misses overlap, so that many keys at once
+    /// take less time than one by one.
+    ///
+    /// # Errors
+    /// The values have more than `bytes_max` bytes together: how many.
+    pub fn get_many<K: AsRef<[u8]>>(
+        &self,
+        keys: &[K],
+        bytes_max: usize,
+    ) -> Result<Vec<Option<Versioned>>, usize> {
+        self.handle.index.get_many(keys, bytes_max)
+    }
+
+    /// Visits keys and values in ascending order, or with `scan.reverse` in descending order, at most `scan.limit` of them. Returns the
+    /// cursor, the next key that matches, if there is one: put it in `scan.start` to go on, or [`Scan::end_behind`] it in `scan.end`.
     ///
     /// No lock is held while `visit` runs. Every 1,024 entries, or a MiB of large values, are one consistent view; a put that
     /// comes between two such views may show in the second only.
     pub fn scan(&self, scan: &Scan, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
-        self.handle.index.scan(&Range::of(scan)?, scan.limit, visit)
+        self.handle.index.scan(&Range::of(scan)?, scan, visit)
     }
 
-    /// Hands a put to the log thread. `done` is called once with its end; see [`Done`] for where.
+    /// Hands a put or a batch to the log thread; where there is no log, a small one takes effect before this returns. `done` is called
+    /// once with its end; see [`Done`] for where.
     ///
     /// # Errors
-    /// The queue is full: put and `done` come back, `done` uncalled.
-    pub fn put(&self, put: Put, done: Done) -> Result<(), Busy> {
-        if let Err(error) = put.check() {
+    /// The queue is full: the write and `done` come back, `done` uncalled.
+    pub fn write(&self, write: impl Into<Write>, done: Done) -> Result<(), Busy> {
+        let mut write = write.into();
+        if let Err(error) = write.check() {
             done(Err(error));
             return Ok(());
         }
-        match self.handle.queue.push(put, done) {
-            Ok(()) => Ok(()),
-            Err(Refused::Full(put, done, error)) => Err(Busy {
-                put,
+        if let Some(memory) = &self.handle.memory {
+            write = match memory.write_at_once(write) {
+                Ok(result) => {
+                    done(result);
+                    return Ok(());
+                }
+                Err(write) => write,
+            };
+        }
+        if let Some(memory) = &self.handle.memory {
+            memory.joins_queue();
+        }
+        let Err(refused) = self.handle.queue.push(write, done) else {
+            return Ok(());
+        };
+        if let Some(memory) = &self.handle.memory {
+            memory.left_queue();
+        }
+        match refused {
+            Refused::Full(write, done, error) => Err(Busy {
+                write,
                 done,
-                error: error.into(),
+                error: Box::new(error.into()),
             }),
-            Err(Refused::Ended(done, error)) => {
+            Refused::Ended(done, error) => {
                 done(Err(error.into()));
                 Ok(())
             }
         }
     }
 
-    /// Puts and waits for the end, and for space in the queue if need be. Not for a `Done`: there it
+    /// Writes and waits for the end, and for space in the queue if need be. Not for a `Done`: there it
     /// would wait for itself.
     ///
     /// # Errors
     /// The errors that a `Done` receives.
-    pub fn put_wait(&self, put: Put) -> Result<PutOutcome, PutError> {
+    pub fn write_wait(&self, write: impl Into<Write>) -> Result<Written, WriteError> {
         let (sender, receiver) = mpsc::sync_channel(1);
         let done = Box::new(move |result| {
             let _ = sender.send(result);
         });
-        let mut offered = self.put(put, done);
-        while let Err(Busy { put, done, .. }) = offered {
-            self.handle.queue.wait_for_room(put.entries_bytes());
-            offered = self.put(put, done);
+        let mut offered = self.write(write, done);
+        while let Err(Busy { write, done, .. }) = offered {
+            self.handle.queue.wait_for_room(write.bytes());
+            offered = self.write(write, done);
         }
         receiver.recv().unwrap_or_else(|_| Err(outcome_unknown().into()))
     }
 
-    /// Number of keys.
+    /// Number of keys, those that have expired and are not removed yet among them.
     pub fn len(&self) -> usize {
         self.handle.index.len()
     }
@@ -283,18 +327,19 @@ impl Store {
     }
 
     /// Ends the store for all its clones: finishes every put taken in, syncs the log, frees the
-    /// folder. Later puts get [`PutError::Closed`]; reads still work. From within a `Done` it
+    /// folder. Later puts get [`WriteError::Closed`]; reads still work. From within a `Done` it
     /// returns at once and the end follows.
     ///
     /// # Errors
     /// The log could not be synced, or was read-only, or the log thread died.
     pub fn close(self) -> Result<(), Error> {
+        self.handle.begin_close();
         self.handle.thread.stop(&self.handle.queue)
     }
 
     /// Refuses puts from here on, as [`Store::close`] does first, and waits for nothing.
     pub fn begin_close(&self) {
-        self.handle.queue.close();
+        self.handle.begin_close();
     }
 
     /// As [`Store::close`], until then at most. A log thread that has not ended by then, in a sync that hangs, is left to itself, and
@@ -303,12 +348,22 @@ impl Store {
     /// # Errors
     /// As [`Store::close`]; [`Error::NotEnded`].
     pub fn close_by(&self, until: Instant) -> Result<(), Error> {
+        self.handle.begin_close();
         self.handle.thread.stop_by(&self.handle.queue, until)
     }
 
     /// Whether the log thread has ended by a panic: no put succeeds any more.
     pub fn has_died(&self) -> bool {
         self.handle.queue.has_died()
+    }
+}
+
+impl Handle {
+    fn begin_close(&self) {
+        if let Some(memory) = &self.memory {
+            memory.close();
+        }
+        self.queue.close();
     }
 }
 

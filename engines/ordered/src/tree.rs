@@ -11,8 +11,7 @@ mod heap;
 mod held;
 mod inner;
 mod leaf;
-// What removes keys from stores comes with `ordered.remove`.
-#[cfg(test)]
+mod many;
 mod merge;
 mod node;
 mod page;
@@ -23,12 +22,14 @@ mod words;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub(crate) use cell::Content;
-use cell::{Cell, Encoded};
+use cell::Encoded;
+pub(crate) use cell::{Before, Cell, Change, Content, content_bytes};
 use heap::Heap;
 use inner::{CHILD_BITS, INNER_WORDS};
 use leaf::{INLINE_MAX, LEAF_WORDS, Leaf};
+pub(crate) use many::ReadMany;
 use node::{Node, Seen, pause};
+pub(crate) use scan::Span;
 use split::Split;
 use words::Words;
 
@@ -238,28 +239,63 @@ impl Tree {
         }
     }
 
-    /// Writes an entry; bytes of key and value that the key had before.
-    pub fn put(&self, content: Content<'_>) -> Option<usize> {
+    /// Writes an entry; what the key had before.
+    pub fn put(&self, content: Content<'_>) -> Option<Before> {
         let mut buffer = [0; INLINE_MAX];
         let encoded = Encoded::of(&content, &self.heap, &mut buffer);
         let leaf = self.lock(content.key, 0).leaf();
-        let mut written = self.write(leaf, content.key, &encoded);
+        self.write_and_unlock(leaf, content.key, &encoded)
+    }
+
+    fn write_and_unlock(&self, leaf: Leaf<'_>, key: &[u8], encoded: &Encoded<'_>) -> Option<Before> {
+        let mut written = self.write(leaf, key, encoded);
         if let Some(split) = &written.split {
             split.right.0.unlock();
         }
         leaf.0.unlock();
         self.wrote(&mut written);
-        written.bytes_before
+        written.entry_before
+    }
+
+    /// Writes an entry with the version that is next once its leaf is locked; that version, and what the key had before.
+    pub fn put_next(&self, mut content: Content<'_>, version: impl FnOnce() -> u64) -> (u64, Option<Before>) {
+        let leaf = self.lock(content.key, 0).leaf();
+        content.version = version();
+        let mut buffer = [0; INLINE_MAX];
+        let encoded = Encoded::of(&content, &self.heap, &mut buffer);
+        let before = self.write_and_unlock(leaf, content.key, &encoded);
+        (content.version, before)
+    }
+
+    /// Takes a key away; what it had.
+    pub fn remove(&self, key: &[u8]) -> Option<Before> {
+        let leaf = self.lock(key, 0).leaf();
+        let mut written = self.take_away(leaf, key);
+        match written.entry_before {
+            Some(_) => leaf.0.unlock(),
+            None => leaf.0.unlock_unchanged(),
+        }
+        self.wrote(&mut written);
+        self.merge_few(key, &written);
+        written.entry_before
     }
 
     /// What is left to do once others may see what was written.
     fn wrote(&self, written: &mut Written<'_>) {
         self.give_cell(written.before);
-        if written.bytes_before.is_none() {
-            self.len.fetch_add(1, Ordering::Relaxed);
-        }
+        match (written.is_removal, written.entry_before) {
+            (false, None) => self.len.fetch_add(1, Ordering::Relaxed),
+            (true, Some(_)) => self.len.fetch_sub(1, Ordering::Relaxed),
+            _ => 0,
+        };
         if let Some(split) = written.split.take() {
             self.post(split.separator, split.address, split.right.0.id);
+        }
+    }
+
+    fn merge_few(&self, key: &[u8], written: &Written<'_>) {
+        if written.has_few {
+            self.merge(key, 0);
         }
     }
 
@@ -267,10 +303,10 @@ impl Tree {
     fn write<'t>(&'t self, leaf: Leaf<'t>, key: &[u8], encoded: &Encoded<'_>) -> Written<'t> {
         let found = leaf.find(&self.heap, key);
         let before = found.map_or(0, |at| leaf.address(at));
-        let bytes_before = found
+        let entry_before = found
             .ok()
             .and_then(|at| leaf.cell(&self.heap, at))
-            .map(|cell| cell.bytes());
+            .map(|cell| cell.before());
         let is_written = match found {
             Ok(at) => leaf.replace(at, encoded),
             Err(at) if leaf.has_room(encoded) => {
@@ -282,9 +318,29 @@ impl Tree {
         let split = (!is_written).then(|| self.split_leaf(leaf, found, key, encoded));
         Written {
             before,
-            bytes_before,
+            entry_before,
             split,
+            is_removal: false,
+            has_few: false,
         }
+    }
+
+    /// Takes a key out of a leaf that is locked and stays so.
+    fn take_away<'t>(&'t self, leaf: Leaf<'t>, key: &[u8]) -> Written<'t> {
+        let mut written = Written {
+            before: 0,
+            entry_before: None,
+            split: None,
+            is_removal: true,
+            has_few: false,
+        };
+        if let Ok(at) = leaf.find(&self.heap, key) {
+            written.before = leaf.address(at);
+            written.entry_before = leaf.cell(&self.heap, at).map(|cell| cell.before());
+            leaf.remove(at);
+            written.has_few = merge::has_few(leaf);
+        }
+        written
     }
 }
 
@@ -292,9 +348,11 @@ impl Tree {
 struct Written<'t> {
     /// The address of the entry before, where it is in the heap.
     before: u64,
-    /// Of its key and value.
-    bytes_before: Option<usize>,
+    entry_before: Option<Before>,
     split: Option<Split<'t>>,
+    is_removal: bool,
+    /// Whether so few entries are left that it may be merged with a neighbour.
+    has_few: bool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

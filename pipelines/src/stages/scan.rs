@@ -111,10 +111,9 @@ impl Stage for Scanning {
         let texts = fields.map(|(field, value)| self.one(field, value));
         let prefix = self.prefix.fill(texts.collect::<Result<Vec<_>, _>>()?);
         let scan = ordered::Scan {
-            start: None,
-            end: None,
             prefix: Some(prefix),
             limit: self.limit,
+            ..ordered::Scan::default()
         };
         let mut texts = Bytes::default();
         let mut not_text = None;

@@ -165,7 +165,7 @@ fn a_store_that_stands_still_holds_up_no_stop() {
         entries: vec![(b"key".to_vec(), b"value".to_vec())],
         ..Put::default()
     };
-    assert!(store.put(put, Box::new(move |_| standing.stand())).is_ok());
+    assert!(store.write(put, Box::new(move |_| standing.stand())).is_ok());
     gate.entered.recv_timeout(WAIT_MAX).unwrap();
     assert_eq!(stops(server).left, ["ordered.events"]);
     drop(store);

@@ -135,6 +135,16 @@ plain! {
         |reader: &mut Reader<'a>| reader.uint(),
         |out: &mut Encoder<'_>, value: &u64| out.uint(*value),
         |value| value;
+    /// A whole number of 64 bits.
+    Int: i64, "signed int",
+        |reader: &mut Reader<'a>| match reader.token()? {
+            Token::Int(value) => Ok(value),
+            Token::UInt(value) => i64::try_from(value)
+                .map_err(|_| PayloadError::invalid(value.to_string(), "a whole number of 64 bits, with its sign")),
+            other => Err(other.is_not("a whole number")),
+        },
+        |out: &mut Encoder<'_>, value: &i64| out.int(*value),
+        |value| value;
     /// A boolean that must be there.
     Bool: bool, "bool",
         |reader: &mut Reader<'a>| reader.bool(),

@@ -15,6 +15,8 @@ schema! {
         if_version: Optional<UInt>,
         /// Write only if every key is absent.
         if_absent: OrDefault<Bool>,
+        /// How long the entries last, at least 1; for good when absent, whatever they did before.
+        ttl_ms: Optional<UInt>,
     }
 }
 

@@ -2,7 +2,7 @@
 //! Its invariant: an answer without a cursor is the end of the range.
 
 use crate::declare::schema;
-use crate::field::{Bytes, Entry, List, Optional, Text, Within};
+use crate::field::{Bool, Bytes, Entry, List, Optional, OrDefault, Text, Within};
 
 /// Entries one call may ask for.
 pub const LIMIT_MAX: usize = 10_000;
@@ -13,9 +13,9 @@ schema! {
     call Call {
         /// The store; the default one when absent.
         table: Optional<Text>,
-        /// First key, inclusive.
+        /// Least key, inclusive.
         start: Optional<Bytes>,
-        /// Last key, exclusive.
+        /// Greatest key, exclusive.
         end: Optional<Bytes>,
         /// Keys that begin so.
         prefix: Optional<Bytes>,
@@ -23,13 +23,17 @@ schema! {
         cursor: Optional<Bytes>,
         /// Entries at the most. A page of nothing would go on at its own start for ever.
         limit: Within<1, LIMIT_MAX>,
+        /// From the greatest key to the least.
+        reverse: OrDefault<Bool>,
+        /// Answer empty values.
+        keys_only: OrDefault<Bool>,
     }
 }
 
 schema! {
     /// An answer.
     answer Answer {
-        /// Keys and values, ascending.
+        /// Keys and values, ascending; with `reverse` descending.
         entries: List<Entry>,
         /// Where the next call goes on; absent at the end of the range.
         cursor: Optional<Bytes>,

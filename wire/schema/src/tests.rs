@@ -103,10 +103,35 @@ fn ordered_methods_round_trip() {
         entries: vec![(bytes(b"k"), bytes(&[0, 1, 255]))],
         if_version: Some(4),
         if_absent: true,
+        ttl_ms: Some(60_000),
     });
     round_trip::<ordered_put::Answer<'_>>(&ordered_put::Answer {
         versions: vec![1, u64::MAX],
         durability: "synced".into(),
+    });
+    round_trip::<ordered_remove::Call<'_>>(&ordered_remove::Call {
+        table: None,
+        keys: vec![bytes(b"k"), bytes(b"")],
+        if_version: Some(0),
+    });
+    round_trip::<ordered_increment::Call<'_>>(&ordered_increment::Call {
+        table: Some("counters".into()),
+        key: bytes(b"k"),
+        by: i64::MIN,
+        ttl_ms: Some(1),
+    });
+    round_trip::<ordered_expire::Call<'_>>(&ordered_expire::Call {
+        table: None,
+        keys: vec![bytes(b"k")],
+        ttl_ms: None,
+        persist: true,
+    });
+    check::<ordered_expire::Call<'_>>(r#"{"keys": []}"#, "\"ttl_ms\" is missing");
+    check::<ordered_expire::Call<'_>>(r#"{"keys": [], "ttl_ms": 1, "persist": true}"#, "one of the two");
+    round_trip::<ordered_increment::Answer<'_>>(&ordered_increment::Answer {
+        value: -1,
+        version: 9,
+        durability: "logged".into(),
     });
     round_trip::<ordered_scan::Call<'_>>(&ordered_scan::Call {
         prefix: Some(bytes(b"u/1/")),
@@ -117,6 +142,98 @@ fn ordered_methods_round_trip() {
     for cursor in [None, Some(bytes(b"l"))] {
         let entries = vec![(bytes(b"k"), bytes(&[0, 255]))];
         round_trip::<ordered_scan::Answer<'_>>(&ordered_scan::Answer { entries, cursor });
+    }
+}
+
+#[test]
+fn batches_round_trip() {
+    use ordered_batch::{Answer, Call, Effect, Operation, Options};
+    let bytes = |bytes: &'static [u8]| Cow::Borrowed(bytes);
+    let json = round_trip::<Call<'_>>(&Call {
+        table: None,
+        operations: vec![
+            Operation::Get(bytes(b"a")),
+            Operation::Put(bytes(b"a"), bytes(b""), Options::default()),
+            Operation::Put(
+                bytes(b"a"),
+                bytes(b"b"),
+                Options {
+                    if_absent: true,
+                    ttl_ms: Some(9),
+                    ..Options::default()
+                },
+            ),
+            Operation::Remove(
+                bytes(b"a"),
+                Options {
+                    if_version: Some(7),
+                    ..Options::default()
+                },
+            ),
+            Operation::Increment(bytes(b"a"), -3, Options::default()),
+            Operation::Expire(
+                bytes(b"a"),
+                Options {
+                    persist: true,
+                    ..Options::default()
+                },
+            ),
+        ],
+    });
+    assert_eq!(
+        json,
+        r#"{"operations":[["get",[97]],["put",[97],[]],["put",[97],[98],{"if_absent":true,"ttl_ms":9}],["remove",[97],{"if_version":7}],["increment",[97],-3],["expire",[97],{"persist":true}]]}"#
+    );
+    let json = round_trip::<Answer<'_>>(&Answer {
+        results: vec![
+            Effect::Value(None),
+            Effect::Value(Some(bytes(b"b"))),
+            Effect::Value(Some(bytes(b""))),
+            Effect::Number(i64::MIN),
+            Effect::Number(7),
+            Effect::WasThere(true),
+        ],
+        durability: "synced".into(),
+    });
+    assert_eq!(
+        json,
+        r#"{"results":[null,[98],[],-9223372036854775808,7,true],"durability":"synced"}"#
+    );
+    for (operation, expected) in [
+        (
+            r#"["drop", "a"]"#,
+            r#"key "operations[0]" is "drop" with 2 items; expected ["get", key]"#,
+        ),
+        (r#"["get"]"#, r#""get" with 1 items"#),
+        ("[]", "an empty array"),
+        (
+            r#"["increment", "a", 1.5]"#,
+            "is a floating-point number; expected a whole number",
+        ),
+        (
+            r#"["increment", "a", 9223372036854775808]"#,
+            "of 64 bits, with its sign",
+        ),
+        (
+            r#"["remove", "a", {"if_absent": true}]"#,
+            "options that do not go with it",
+        ),
+        (
+            r#"["increment", "a", 1, {"if_version": 1}]"#,
+            "options that do not go with it",
+        ),
+        (
+            r#"["put", "a", "b", {"persist": true}]"#,
+            "options that do not go with it",
+        ),
+        (r#"["expire", "a", {}]"#, "options that do not go with it"),
+        (
+            r#"["expire", "a", {"ttl_ms": 1, "persist": true}]"#,
+            "options that do not go with it",
+        ),
+        (r#"["put", "a", "b", {"ttl": 1}]"#, "operations[0].ttl"),
+    ] {
+        check::<Call<'_>>(&format!(r#"{{"operations": [{operation}]}}"#), expected);
     }
 }
 

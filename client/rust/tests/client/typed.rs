@@ -3,8 +3,9 @@
 use crate::peer::{answer, pair};
 use millpond_client_rust::schema::payload::{Encoder, Encoding, Map, Payload, Value};
 use millpond_client_rust::schema::{
-    FeaturesLookup, Field as _, Infer, Method, Of, OrderedGet, OrderedPut, OrderedScan, Ping, Rank,
-    features_lookup, infer, ordered_get, ordered_put, ordered_scan, rank, system,
+    FeaturesLookup, Field as _, Infer, Method, Of, OrderedBatch, OrderedExpire, OrderedGet, OrderedIncrement,
+    OrderedPut, OrderedRemove, OrderedScan, Ping, Rank, features_lookup, infer, ordered_batch,
+    ordered_expire, ordered_get, ordered_increment, ordered_put, ordered_remove, ordered_scan, rank, system,
 };
 use millpond_client_rust::{CallError, Client};
 use std::borrow::Cow;
@@ -122,6 +123,7 @@ async fn ordered_methods_read_put_and_scan() {
         entries: vec![entry.clone()],
         if_version: Some(2),
         if_absent: false,
+        ttl_ms: None,
     };
     let answer = ordered_put::Answer {
         versions: vec![3],
@@ -141,6 +143,73 @@ async fn ordered_methods_read_put_and_scan() {
     };
     let scan = async |client: Client| client.ordered_scan(&call, None).await;
     let found = check::<OrderedScan, _, _>(scan, &call, &answer);
+    assert_eq!(found.await, answer);
+}
+
+#[tokio::test]
+async fn ordered_methods_remove_increment_and_batch() {
+    use ordered_batch::{Effect, Operation, Options};
+    let bytes = |bytes: &'static [u8]| Cow::Borrowed(bytes);
+    let call = ordered_remove::Call {
+        table: None,
+        keys: vec![bytes(b"k")],
+        if_version: Some(3),
+    };
+    let answer = ordered_remove::Answer {
+        removed: 1,
+        durability: "synced".into(),
+    };
+    let remove = async |client: Client| client.ordered_remove(&call, None).await;
+    let found = check::<OrderedRemove, _, _>(remove, &call, &answer);
+    assert_eq!(found.await, answer);
+
+    let call = ordered_increment::Call {
+        table: None,
+        key: bytes(b"n"),
+        by: -2,
+        ttl_ms: Some(5),
+    };
+    let answer = ordered_increment::Answer {
+        value: -2,
+        version: 5,
+        durability: "logged".into(),
+    };
+    let increment = async |client: Client| client.ordered_increment(&call, None).await;
+    let found = check::<OrderedIncrement, _, _>(increment, &call, &answer);
+    assert_eq!(found.await, answer);
+
+    let call = ordered_expire::Call {
+        table: None,
+        keys: vec![bytes(b"n")],
+        ttl_ms: Some(5),
+        persist: false,
+    };
+    let answer = ordered_expire::Answer {
+        changed: 1,
+        durability: "logged".into(),
+    };
+    let expire = async |client: Client| client.ordered_expire(&call, None).await;
+    let found = check::<OrderedExpire, _, _>(expire, &call, &answer);
+    assert_eq!(found.await, answer);
+
+    let call = ordered_batch::Call {
+        table: None,
+        operations: vec![
+            Operation::Put(bytes(b"k"), bytes(b"v"), Options::default()),
+            Operation::Get(bytes(b"k")),
+            Operation::Remove(bytes(b"l"), Options::default()),
+        ],
+    };
+    let answer = ordered_batch::Answer {
+        results: vec![
+            Effect::Number(6),
+            Effect::Value(Some(bytes(b"v"))),
+            Effect::WasThere(false),
+        ],
+        durability: "memory".into(),
+    };
+    let batch = async |client: Client| client.ordered_batch(&call, None).await;
+    let found = check::<OrderedBatch, _, _>(batch, &call, &answer);
     assert_eq!(found.await, answer);
 }
 

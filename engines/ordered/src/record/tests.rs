@@ -9,29 +9,42 @@ use proptest::prelude::*;
 
 use super::*;
 
-type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+/// When an entry expires, where it is set.
+type Given = (Vec<u8>, Option<(Vec<u8>, Option<u64>)>);
 
-fn accepted(entries: &[(Vec<u8>, Vec<u8>)]) -> Accepted {
-    Accepted {
-        entries: entries.to_vec(),
-        bytes: entries
-            .iter()
-            .map(|(key, value)| key.len() + value.len() + 8)
-            .sum(),
-        first_version: 9,
+fn changed((key, to): Given) -> Changed {
+    let (value, expires_ms) = to.unzip();
+    Changed {
+        key,
+        value,
+        expires_ms: expires_ms.flatten().unwrap_or_default(),
     }
 }
 
-fn encode(entries: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
+fn set(key: &str, value: &str) -> Changed {
+    changed((key.into(), Some((value.into(), None))))
+}
+
+fn encode(changes: Vec<Changed>) -> Vec<u8> {
     let mut out = Vec::new();
-    accepted(entries).encode(&mut out);
-    assert_eq!(out.len(), accepted(entries).bytes());
+    let accepted = Accepted::new(changes, (9, 77), Vec::new());
+    accepted.encode(&mut out);
+    assert_eq!(out.len(), accepted.bytes());
     out
+}
+
+fn found(logged: &Logged<'_>) -> Vec<Changed> {
+    let changed = |(key, value, expires_ms): Entry<'_>| Changed {
+        key: key.to_vec(),
+        value: value.map(<[u8]>::to_vec),
+        expires_ms,
+    };
+    logged.entries().map(changed).collect()
 }
 
 /// Changes the body of one entry and looks at what reading says.
 fn check(change: impl FnOnce(&mut Vec<u8>), expected: &str) {
-    let mut body = encode(&[(b"key".to_vec(), b"value".to_vec())]);
+    let mut body = encode(vec![set("key", "value")]);
     change(&mut body);
     let found = format!("{:?}", (FORMAT.check)(KIND_PUT, &body));
     assert!(found.contains(expected), "expected {expected:?} in {found:?}");
@@ -50,25 +63,36 @@ fn bytes_lie_where_the_document_draws_them() {
         &found,
     )
     .unwrap();
-    let one = Accepted {
-        first_version: 1,
-        ..accepted(&[(b"k".to_vec(), b"vv".to_vec())])
-    };
-    assert!(log.append(&[&one]).is_ok());
+    let one = Accepted::new(vec![set("k", "vv")], (1, 5), Vec::new());
+    let gone = Accepted::new(vec![Changed::removed(b"k".to_vec())], (2, 5), Vec::new());
+    let expiring = changed((b"k".to_vec(), Some((b"vv".to_vec(), Some(9)))));
+    let expiring = Accepted::new(vec![expiring], (3, 5), Vec::new());
+    assert!(log.append(&[&one, &gone, &expiring]).is_ok());
     log.finish().unwrap();
 
     let bytes = std::fs::read(segment_path(dir.path(), 1)).unwrap();
     let (header, record) = bytes.split_at(SEGMENT_HEADER_BYTES);
     assert_eq!(&header[..8], b"MPLG\x01\0\0\0");
     assert_eq!(&header[8..24], b"\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0");
-    assert_eq!(record.len(), 40 + 8 + 3);
+    let (record, removal) = record.split_at(40 + 8 + 3);
+    let (removal, expiring) = removal.split_at(40 + 8 + 1);
     assert_eq!(&record[..4], &header[24..28]);
     assert_eq!(&record[8..12], 51u32.to_le_bytes());
     assert_eq!(&record[12..28], b"\x01\0\0\0\x01\0\0\0\0\0\0\0\0\0\0\0");
     assert_eq!(&record[28..40], b"\x01\0\0\0\x01\0\0\0\0\0\0\0");
     assert_eq!(&record[40..], b"\x01\0\0\0\x02\0\0\0kvv");
-    assert_eq!(FRAME_BYTES + PUT_HEADER_BYTES, 40);
-    assert_eq!(FRAME_BYTES + FORMAT.body_bytes_max, (16 << 20) + 40);
+    assert_eq!(FRAME_BYTES + HEADER_BYTES, 40);
+    assert_eq!(&removal[12..28], b"\x02\0\0\0\x02\0\0\0\0\0\0\0\x01\0\0\0");
+    assert_eq!(
+        &removal[28..],
+        b"\x01\0\0\0\x02\0\0\0\0\0\0\0\x01\0\0\0\xff\xff\xff\xffk"
+    );
+    assert_eq!(&expiring[12..28], b"\x03\0\0\0\x03\0\0\0\0\0\0\0\x02\0\0\0");
+    assert_eq!(
+        &expiring[28..],
+        b"\x01\0\0\0\x03\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0\x01\0\0\0\x02\0\0\0\x09\0\0\0\0\0\0\0kvv"
+    );
+    assert_eq!(FRAME_BYTES + FORMAT.body_bytes_max, (16 << 20) + 48);
 }
 
 #[test]
@@ -101,28 +125,33 @@ fn what_a_sound_checksum_covers_is_still_checked() {
 
 proptest! {
     #[test]
-    fn a_put_reads_back_as_it_was(
-        entries in prop::collection::vec((any::<Vec<u8>>(), any::<Vec<u8>>()), 1..20),
-    ) {
-        let body = encode(&entries);
-        let put = decode(&body).unwrap();
-        let found: Entries =
-            put.entries().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
-        prop_assert_eq!(put.entry_count as usize, entries.len());
-        prop_assert_eq!(found, entries);
-        prop_assert_eq!(put.first_version, 9);
+    fn a_write_reads_back_as_it_was(given in prop::collection::vec(any::<Given>(), 1..20)) {
+        let changes: Vec<Changed> = given.into_iter().map(changed).collect();
+        let kind = Accepted::new(changes.clone(), (9, 77), Vec::new()).kind();
+        let expires = changes.iter().any(|change| change.expires_ms != 0);
+        prop_assert_eq!(kind == KIND_EXPIRING, expires);
+        let body = encode(changes.clone());
+        let logged = decode(kind, &body).unwrap();
+        let removes = changes.iter().any(|change| change.value.is_none());
+        prop_assert_eq!(found(&logged), changes);
+        prop_assert_eq!((logged.first_version, logged.time_ms), (9, if expires { 77 } else { 0 }));
+        // An older build knows no removals, and is told of them by the kind.
+        if removes {
+            prop_assert!(decode(KIND_PUT, &body).is_err());
+        }
     }
 
     #[test]
     fn any_bytes_behind_a_sound_checksum_are_judged_without_panic(
         mut body in prop::collection::vec(any::<u8>(), 0..200),
         plausible: bool,
+        kind in KIND_PUT..=KIND_EXPIRING,
     ) {
         if plausible && body.len() >= 4 {
             body[1..4].fill(0);
         }
-        if let Ok(put) = decode(&body) {
-            prop_assert_eq!(put.entries().count() as u32, put.entry_count);
+        if let Ok(logged) = decode(kind, &body) {
+            prop_assert_eq!(logged.entries().count() as u32, logged.entry_count);
         }
     }
 }

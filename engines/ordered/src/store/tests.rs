@@ -1,6 +1,8 @@
 //! The store on disks that fail: single failures, groups of puts, and random traces that end in crashes.
 
+mod batches;
 mod bed;
+mod expiry;
 mod failures;
 mod groups;
 mod pace;

@@ -1,4 +1,4 @@
-//! An entry in the heap: version, key, value.
+//! An entry in the heap: version, when it expires, key, value.
 //!
 //! Short entries have one word before their key. Read by threads that may be late: whatever stands there, reading ends and stays within
 //! bounds. Invariant: what a reader copied is one entry if the node that named it has not changed meanwhile.
@@ -11,9 +11,10 @@ use super::leaf::INLINE_MAX;
 
 const WORD: usize = size_of::<u64>();
 /// Words before a key at most.
-const HEAD_MAX: usize = 2;
-/// In the lowest bits of the first word: whether the entry is long; the other one is free.
+const HEAD_MAX: usize = 3;
+/// In the lowest bits of the first word: whether the entry is long, and whether it expires: the last word before the key says when.
 const LONG: u64 = 1;
+const EXPIRES: u64 = 2;
 const FORM_BITS: u32 = 2;
 /// Of a short entry: length of the value, length of the key, version.
 const SHORT_VALUE_BITS: u32 = 9;
@@ -28,6 +29,32 @@ pub(crate) struct Content<'a> {
     pub key: &'a [u8],
     pub value: &'a [u8],
     pub version: u64,
+    /// Milliseconds of Unix time; 0 where it does not expire.
+    pub expires_ms: u64,
+}
+
+/// What was known of an entry that is replaced or removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Before {
+    /// What [`Content::bytes`] gave.
+    pub bytes: usize,
+    pub expires: bool,
+}
+
+/// What becomes of a key.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Change<'a> {
+    Set(Content<'a>),
+    Remove(&'a [u8]),
+}
+
+impl<'a> Change<'a> {
+    pub fn key(&self) -> &'a [u8] {
+        match self {
+            Change::Set(content) => content.key,
+            Change::Remove(key) => key,
+        }
+    }
 }
 
 /// Where an entry's parts are.
@@ -35,6 +62,7 @@ pub(crate) struct Content<'a> {
 pub(crate) struct Cell<'h> {
     words: &'h [AtomicU64],
     pub version: u64,
+    pub expires_ms: u64,
     pub key_len: usize,
     pub value_len: usize,
     begin: usize,
@@ -54,13 +82,22 @@ impl Content<'_> {
 
     /// Its words before the key, and how many there are.
     fn head(&self) -> ([u64; HEAD_MAX], usize) {
-        if self.is_long() {
-            let lens = (self.value.len() as u64) << LONG_KEY_BITS | self.key.len() as u64;
-            ([lens << FORM_BITS | LONG, self.version], 2)
-        } else {
-            let lens = (self.key.len() as u64) << SHORT_VALUE_BITS | self.value.len() as u64;
-            ([self.version << SHORT_VERSION_SHIFT | lens << FORM_BITS, 0], 1)
+        let (key, value) = (self.key.len() as u64, self.value.len() as u64);
+        let expires = if self.expires_ms == 0 { 0 } else { EXPIRES };
+        let long = (value << LONG_KEY_BITS | key) << FORM_BITS | LONG | expires;
+        let short =
+            self.version << SHORT_VERSION_SHIFT | (key << SHORT_VALUE_BITS | value) << FORM_BITS | expires;
+        match (self.is_long(), self.expires_ms) {
+            (true, 0) => ([long, self.version, 0], 2),
+            (true, at) => ([long, self.version, at], 3),
+            (false, 0) => ([short, 0, 0], 1),
+            (false, at) => ([short, at, 0], 2),
         }
+    }
+
+    /// Of key and value, and of when it expires.
+    pub fn bytes(&self) -> usize {
+        content_bytes(self.key.len(), self.value.len(), self.expires_ms)
     }
 
     /// Bytes that it takes.
@@ -136,10 +173,16 @@ impl<'b> Encoded<'b> {
     }
 }
 
+/// What an entry has, beside what the tree needs for it.
+pub(crate) fn content_bytes(key: usize, value: usize, expires_ms: u64) -> usize {
+    key + value + if expires_ms == 0 { 0 } else { WORD }
+}
+
 /// What the words before a key say.
 #[derive(Clone, Copy)]
 pub(super) struct Parts {
     pub version: u64,
+    pub expires_ms: u64,
     pub key_len: usize,
     pub value_len: usize,
     pub key_begin: usize,
@@ -150,13 +193,12 @@ impl Parts {
     #[inline(always)]
     pub(super) fn read(begin: usize, word_at: impl Fn(usize) -> u64) -> Parts {
         let first = word_at(begin);
-        let is_long = first & LONG != 0;
         let mut key_begin = begin + WORD;
-        let (key_len, value_len, version) = if is_long {
+        let (key_len, value_len, version) = if first & LONG != 0 {
+            let version = word_at(key_begin);
             key_begin += WORD;
             let key_len = bits(first, FORM_BITS, LONG_KEY_BITS);
-            let value_len = (first >> (FORM_BITS + LONG_KEY_BITS)) as usize;
-            (key_len, value_len, word_at(begin + WORD))
+            (key_len, (first >> (FORM_BITS + LONG_KEY_BITS)) as usize, version)
         } else {
             let key_len = bits(first, FORM_BITS + SHORT_VALUE_BITS, SHORT_KEY_BITS);
             (
@@ -165,8 +207,14 @@ impl Parts {
                 first >> SHORT_VERSION_SHIFT,
             )
         };
+        let mut expires_ms = 0;
+        if first & EXPIRES != 0 {
+            expires_ms = word_at(key_begin);
+            key_begin += WORD;
+        }
         Parts {
             version,
+            expires_ms,
             key_len,
             value_len,
             key_begin,
@@ -187,6 +235,7 @@ impl<'h> Cell<'h> {
         Some(Cell {
             words,
             version: parts.version,
+            expires_ms: parts.expires_ms,
             key_len: parts.key_len,
             value_len: parts.value_len,
             begin,
@@ -194,9 +243,12 @@ impl<'h> Cell<'h> {
         })
     }
 
-    /// Bytes of key and value.
-    pub(crate) fn bytes(&self) -> usize {
-        self.key_len + self.value_len
+    /// What is to be known once it is replaced or removed.
+    pub(super) fn before(&self) -> Before {
+        Before {
+            bytes: content_bytes(self.key_len, self.value_len, self.expires_ms),
+            expires: self.expires_ms != 0,
+        }
     }
 
     pub(super) fn words(&self) -> &'h [AtomicU64] {

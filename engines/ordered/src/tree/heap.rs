@@ -87,9 +87,10 @@ impl Heap {
 
     /// Words that are in use.
     pub(super) fn used_words(&self) -> u64 {
-        self.shards
-            .iter()
-            .fold(0, |sum: u64, shard| sum.wrapping_add(locked(shard).used))
+        let shards = self.shards.iter();
+        let sum = shards.fold(0, |sum: u64, shard| sum.wrapping_add(locked(shard).used));
+        // Shards are read one behind the other.
+        sum.cast_signed().max(0).cast_unsigned()
     }
 
     /// A run of at least `len` words. What a reader that is late finds in it, it will know to be of another.
@@ -170,6 +171,8 @@ impl Heap {
     /// Takes back a run of that length. Nobody finds its address any more.
     pub(super) fn give(&self, at: u64, len: usize) {
         let (_, words) = class(len);
+        // Who finds the next run's address where this one's bytes were finds the node changed that named it.
+        fence(Ordering::Release);
         let mut shard = locked(self.shard(shard_of_thread()));
         shard.used = shard.used.wrapping_sub(words);
         self.push(&mut shard, at, words as usize);

@@ -2,10 +2,9 @@
 //!
 //! They are locked from left to right, and whoever holds some waits only for one further to the right: so nobody waits in a circle.
 
-use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use super::cell::{Content, Encoded};
+use super::cell::{Before, Cell, Change, Encoded};
 use super::heap::Heap;
 use super::leaf::INLINE_MAX;
 use super::node::{Node, Seen, pause};
@@ -15,25 +14,18 @@ use super::{Again, LEAF, Tree};
 #[derive(Default)]
 pub(super) struct Held<'t> {
     pub nodes: Vec<Node<'t>>,
-    ids: HashSet<u64>,
     /// Where the last key was.
     at: usize,
 }
 
 impl<'t> Held<'t> {
-    fn has(&self, id: u64) -> bool {
-        self.ids.contains(&id)
-    }
-
     fn push(&mut self, node: Node<'t>) {
         self.at = self.nodes.len();
-        self.ids.insert(node.id);
         self.nodes.push(node);
     }
 
     /// Behind the one where the last key was.
     fn insert_right(&mut self, node: Node<'t>) {
-        self.ids.insert(node.id);
         self.nodes.insert(self.at + 1, node);
     }
 
@@ -54,28 +46,38 @@ impl<'t> Held<'t> {
 }
 
 impl Tree {
-    /// Writes entries, of keys that ascend, so that readers of several keys see all of them or none. `report` gets what [`Tree::put`]
-    /// returns of each.
-    pub fn put_all<'c>(
+    /// Makes changes, of keys that ascend, so that readers of several keys see all of them or none. `report` gets what
+    /// each key had before.
+    pub fn change_all<'c>(
         &self,
-        contents: impl Iterator<Item = Content<'c>>,
-        mut report: impl FnMut(Option<usize>),
+        changes: impl Iterator<Item = Change<'c>>,
+        mut report: impl FnMut(&Change<'c>, Option<Before>),
     ) {
         let (mut held, mut all) = (Held::default(), Vec::new());
-        for content in contents {
-            let mut buffer = [0; INLINE_MAX];
-            let encoded = Encoded::of(&content, &self.heap, &mut buffer);
-            let leaf = self.hold(&mut held, content.key).leaf();
-            let written = self.write(leaf, content.key, &encoded);
+        for change in changes {
+            let written = match &change {
+                Change::Set(content) => {
+                    let mut buffer = [0; INLINE_MAX];
+                    let encoded = Encoded::of(content, &self.heap, &mut buffer);
+                    let leaf = self.hold(&mut held, content.key).leaf();
+                    self.write(leaf, content.key, &encoded)
+                }
+                Change::Remove(key) => {
+                    let leaf = self.hold(&mut held, key).leaf();
+                    self.take_away(leaf, key)
+                }
+            };
             if let Some(split) = &written.split {
                 held.insert_right(split.right.0);
             }
-            report(written.bytes_before);
-            all.push(written);
+            report(&change, written.entry_before);
+            all.push((change.key(), written));
         }
         held.nodes.iter().for_each(|node| node.unlock());
-        for mut written in all {
-            self.wrote(&mut written);
+        all.iter_mut().for_each(|(_, written)| self.wrote(written));
+        // Once the nodes above know all leaves.
+        for (key, written) in all {
+            self.merge_few(key, &written);
         }
     }
 
@@ -94,42 +96,51 @@ impl Tree {
         }
     }
 
-    /// Locks the leaf of a key, which is right of those that are held. It never looks at one of these as a reader: that would wait for ever.
+    /// Locks the leaf of a key, which is right of those that are held. It looks at no leaf that is not: whoever holds that may wait for one
+    /// that is held here.
     fn next_held<'t>(&'t self, held: &Held<'t>, key: &[u8]) -> Result<Node<'t>, Again> {
-        let root = self.root.load(Ordering::Acquire);
-        let mut at = if root & LEAF == 0 {
-            let above = self.reach(key, 1)?;
-            let inner = above.node.inner();
-            let child = inner.child(inner.separators_up_to(&self.heap, key));
-            if !above.is_still() {
-                return Err(Again);
-            }
-            if held.has(child) {
-                // Its separators are not above yet.
-                self.right_of_last(held)?
-            } else {
-                let child = self.node(child).ok_or(Again)?.seen();
-                if !above.is_still() || child.is_dead() {
-                    return Err(Again);
-                }
-                child
-            }
-        } else if held.has(root) {
-            self.right_of_last(held)?
-        } else {
-            self.node(root).ok_or(Again)?.seen()
+        let mut at = match held.nodes.last() {
+            None => self.descend(key, 0)?,
+            Some(last) => self.right_of(last, held, key)?,
         };
         while at.node.is_left_of(&self.heap, key) {
-            let right = at.node.right().ok_or(Again)?;
-            if !at.is_still() {
-                return Err(Again);
-            }
-            at = match held.has(right) {
-                true => self.right_of_last(held)?,
-                false => self.step(at, Some(right))?,
-            };
+            at = self.step(at, at.node.right())?;
         }
         if at.try_lock() { Ok(at.node) } else { Err(Again) }
+    }
+
+    /// The leaf that the nodes above name for a key, if it begins where the last one that is held ends or behind that; else the one right of
+    /// that: separators of what was split are not above yet.
+    fn right_of<'t>(&'t self, last: &Node<'t>, held: &Held<'t>, key: &[u8]) -> Result<Seen<'t>, Again> {
+        if self.root.load(Ordering::Acquire) & LEAF != 0 {
+            return self.right_of_last(held);
+        }
+        let above = self.reach(key, 1)?;
+        let inner = above.node.inner();
+        let separators = inner.separators_up_to(&self.heap, key);
+        let child = inner.child(separators);
+        let low = match separators.checked_sub(1) {
+            Some(at) => Some(inner.address(at)),
+            None => Some(above.node.low()),
+        };
+        let low = low
+            .filter(|low| *low != 0)
+            .and_then(|low| Cell::read(&self.heap, low));
+        let mut begin = Vec::new();
+        if let Some(low) = &low {
+            low.copy_key(&mut begin);
+        }
+        if !above.is_still() {
+            return Err(Again);
+        }
+        if low.is_none() || !last.is_left_of(&self.heap, &begin) {
+            return self.right_of_last(held);
+        }
+        let child = self.node(child).ok_or(Again)?.seen();
+        if !above.is_still() || child.is_dead() {
+            return Err(Again);
+        }
+        Ok(child)
     }
 
     fn right_of_last<'t>(&'t self, held: &Held<'t>) -> Result<Seen<'t>, Again> {

@@ -10,9 +10,13 @@ use super::cell::{Cell, Encoded, word_of, write_bytes};
 use super::heap::Heap;
 use super::node::{HEAD_WORDS, Node, OWN};
 
+use millpond_prefetch::prefetch;
+
 pub(super) const LEAF_WORDS: usize = 256;
 const PAGE_BYTES: usize = LEAF_WORDS * WORD;
 const WORD: usize = size_of::<u64>();
+/// Of a cache line.
+const LINE_WORDS: usize = 8;
 pub(super) const SLOTS: usize = HEAD_WORDS;
 /// Bytes that slots and entries have.
 pub(super) const ROOM: usize = PAGE_BYTES - HEAD_WORDS * WORD;
@@ -55,7 +59,7 @@ impl<'t> Leaf<'t> {
     /// The lines that a search reads, as far as they are known.
     #[inline(always)]
     pub(super) fn lines(&self) -> impl Iterator<Item = &'t AtomicU64> {
-        self.0.words.iter().take(SLOTS + 40).step_by(8)
+        self.0.words.iter().take(SLOTS + 40).step_by(LINE_WORDS)
     }
 
     #[inline(always)]
@@ -106,6 +110,18 @@ impl<'t> Leaf<'t> {
         begin + usize::from(len == 1 && start_at(begin) < start)
     }
 
+    /// Has the memory brought where the key's entry is, if it is in the page.
+    pub(super) fn prefetch_entry(&self, key: &[u8]) {
+        let at = self.starts_below(start_of(word_of(key, self.0.shared())), self.count());
+        let place = (self.slot(at) & PLACE_MASK) as usize;
+        let words = self.0.words.get(place / WORD..).unwrap_or_default();
+        words
+            .iter()
+            .take(INLINE_MAX / WORD)
+            .step_by(LINE_WORDS)
+            .for_each(prefetch);
+    }
+
     /// Where a key is, or where it would come.
     #[inline]
     pub(super) fn find(&self, heap: &Heap, key: &[u8]) -> Result<usize, usize> {
@@ -134,6 +150,19 @@ impl<'t> Leaf<'t> {
             }
         }
         Err(begin)
+    }
+
+    /// How many entries have a key that is lower, which may be outside of the leaf's bounds.
+    pub(super) fn entries_below(&self, heap: &Heap, key: &[u8]) -> usize {
+        if self.0.is_left_of(heap, key) {
+            return self.count();
+        }
+        match self.0.begins_behind(heap, key) {
+            true => 0,
+            false => match self.find(heap, key) {
+                Ok(at) | Err(at) => at,
+            },
+        }
     }
 
     /// Room for one more entry of so many bytes, beside its slot; its place. It may be made by moving entries.

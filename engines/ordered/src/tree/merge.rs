@@ -1,4 +1,4 @@
-//! Removals, and nodes with few keys that become one.
+//! Nodes with few keys that become one.
 //!
 //! Merging is never waited for: where somebody is at one of the nodes it is left to the next removal.
 
@@ -12,28 +12,9 @@ use super::{LEAF, Tree, locked};
 /// An inner node with fewer separators, or a leaf with fewer bytes, is merged with a neighbour, if both fit in three quarters of one,
 /// or in one where it has none.
 const FEW: usize = FULL / 8;
-const FEW_BYTES: usize = ROOM / 8;
+const FEW_BYTES: usize = ROOM / 3;
 
 impl Tree {
-    /// Takes a key away; whether it was there.
-    pub fn remove(&self, key: &[u8]) -> bool {
-        let leaf = self.lock(key, 0).leaf();
-        let Ok(at) = leaf.find(&self.heap, key) else {
-            leaf.0.unlock_unchanged();
-            return false;
-        };
-        let address = leaf.address(at);
-        leaf.remove(at);
-        let has_few = leaf.used() < FEW_BYTES;
-        leaf.0.unlock();
-        self.give_cell(address);
-        self.len.fetch_sub(1, Ordering::Relaxed);
-        if has_few {
-            self.merge(key, 0);
-        }
-        true
-    }
-
     fn give_node(&self, id: u64) {
         let spare = if id & LEAF == 0 {
             &self.spare_inners
@@ -44,7 +25,7 @@ impl Tree {
     }
 
     /// Merges the node of a level that a key belongs to with a neighbour, if both have few keys and nobody is at them.
-    fn merge(&self, key: &[u8], level: usize) {
+    pub(super) fn merge(&self, key: &[u8], level: usize) {
         let root_level = self
             .node(self.root.load(Ordering::Acquire))
             .map_or(0, |root| root.level());
@@ -71,14 +52,14 @@ impl Tree {
         if !one.seen().try_lock() {
             return;
         }
-        if !other.seen().try_lock() {
+        // Then it lives, and is right of this one.
+        if one.right() != Some(other.id) || !other.seen().try_lock() {
             return one.unlock_unchanged();
         }
-        let fit = one.right() == Some(other.id)
-            && match level {
-                0 => leaves_fit(one.leaf(), other.leaf()),
-                _ => inners_fit(one.inner(), other.inner()),
-            };
+        let fit = match level {
+            0 => leaves_fit(one.leaf(), other.leaf()),
+            _ => inners_fit(one.inner(), other.inner()),
+        };
         if !fit || !above.try_lock() {
             other.unlock_unchanged();
             return one.unlock_unchanged();
@@ -113,6 +94,11 @@ impl Tree {
             self.merge(key, level + 1);
         }
     }
+}
+
+/// Whether a leaf may be merged with a neighbour.
+pub(super) fn has_few(leaf: Leaf<'_>) -> bool {
+    leaf.used() < FEW_BYTES
 }
 
 fn leaves_fit(one: Leaf<'_>, other: Leaf<'_>) -> bool {

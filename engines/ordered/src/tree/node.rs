@@ -104,7 +104,6 @@ impl<'t> Node<'t> {
     }
 
     /// The end of a node: who sees it begins again. Its versions go on with the node that gets its memory.
-    #[cfg(test)]
     pub(super) fn unlock_dead(self) {
         let version = self.version(Ordering::Relaxed);
         self.set_version(((version & !LOCKED) | DEAD) + CHANGE, Ordering::Release);
@@ -175,6 +174,33 @@ impl<'t> Node<'t> {
             }
     }
 
+    /// Whether the keys right before a key are of a node to the right.
+    pub(super) fn ends_before(&self, heap: &Heap, key: &[u8]) -> bool {
+        let high = self.word(HIGH);
+        high != 0
+            && match self.word(HIGH_WORD).cmp(&word_of(key, 0)) {
+                Order::Less => true,
+                Order::Greater => false,
+                Order::Equal => Cell::read(heap, high).is_some_and(|high| high.cmp_key(key) == Order::Less),
+            }
+    }
+
+    /// Whether a key is of a node to the left.
+    pub(super) fn begins_behind(&self, heap: &Heap, key: &[u8]) -> bool {
+        let low = Cell::read(heap, self.low()).filter(|_| self.low() != 0);
+        low.is_some_and(|low| low.cmp_key(key) == Order::Greater)
+    }
+
+    /// The key from which on keys are not this node's.
+    pub(super) fn high_key(&self, heap: &Heap) -> Option<Vec<u8>> {
+        key_at(heap, self.high())
+    }
+
+    /// The key from which on they are.
+    pub(super) fn low_key(&self, heap: &Heap) -> Option<Vec<u8>> {
+        key_at(heap, self.low())
+    }
+
     /// Bounds the keys, whose addresses are given; whether all of them share another length now, by which their starts are to be made again.
     pub(super) fn bound(&self, heap: &Heap, low: u64, high: u64) -> bool {
         self.set(LOW, low);
@@ -207,8 +233,11 @@ impl<'t> Seen<'t> {
         self.version & DEAD != 0
     }
 
-    /// Locks the node if it is as it was seen.
+    /// Locks the node if it is as it was seen, and lives: a dead one is nobody's until it begins anew.
     pub(super) fn try_lock(&self) -> bool {
+        if self.is_dead() {
+            return false;
+        }
         let locked = self.node.words.get(LOCK).is_some_and(|lock| {
             lock.compare_exchange(
                 self.version,
@@ -222,6 +251,14 @@ impl<'t> Seen<'t> {
         fence(Ordering::Release);
         locked
     }
+}
+
+/// The key of the entry at an address, 0 for none.
+fn key_at(heap: &Heap, address: u64) -> Option<Vec<u8>> {
+    let cell = Cell::read(heap, address).filter(|_| address != 0)?;
+    let mut key = Vec::new();
+    cell.copy_key(&mut key);
+    Some(key)
 }
 
 /// Waits a little for who has a lock, longer each time.

@@ -1,15 +1,15 @@
-//! A leaf copied out, so that its entries can be visited while the tree goes on.
+//! A leaf copied out, so that its entries can be visited while the tree goes on, in either order.
 //!
 //! It is one moment of the leaf once the leaf was found to be unchanged behind the copy.
 
 use std::sync::atomic::Ordering;
 
-use super::cell::{Cell, Parts, copy_bytes};
+use super::cell::{Content, Parts, copy_bytes};
 use super::heap::Heap;
 use super::leaf::{LEAF_WORDS, Leaf, OUTSIDE, PLACE_MASK, SLOTS};
 
 const WORD: usize = size_of::<u64>();
-/// Bytes of entries in the heap after which no more of a leaf are copied.
+/// Bytes of entries in the heap after which no more are copied at once.
 const OUTSIDE_MAX: usize = 1 << 20;
 
 struct Page {
@@ -17,11 +17,35 @@ struct Page {
     /// Entries of the heap, and where each begins.
     outside: Vec<u8>,
     begins: Vec<usize>,
-    /// Places of entries that are not visited yet.
-    next: usize,
+    /// Places of the entries that were copied.
+    begin: usize,
     end: usize,
-    /// Up to the leaf's end.
+    order: Order,
+    /// Up to the leaf's last entry in that order.
     is_whole: bool,
+    /// Behind the last one there is none that is wanted.
+    is_last: bool,
+    keys_only: bool,
+}
+
+/// Which way a scan goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Order {
+    Ascending,
+    Descending,
+}
+
+/// What of a leaf is copied.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wanted<'k> {
+    pub order: Order,
+    /// From this key on.
+    pub from: Option<&'k [u8]>,
+    /// Before this one.
+    pub before: Option<&'k [u8]>,
+    pub entries_max: usize,
+    /// Whether values are left out that are not in the page.
+    pub keys_only: bool,
 }
 
 impl Page {
@@ -30,33 +54,69 @@ impl Page {
             words: vec![[0; WORD]; LEAF_WORDS].into(),
             outside: Vec::new(),
             begins: Vec::new(),
-            next: 0,
+            begin: 0,
             end: 0,
+            order: Order::Ascending,
             is_whole: false,
+            is_last: false,
+            keys_only: false,
         }
     }
 
-    /// Copies a leaf's entries from a place on, so many at most.
-    fn copy(&mut self, leaf: Leaf<'_>, heap: &Heap, from: usize, entries_max: usize) {
+    /// Copies a leaf's entries between two places, so many and so many bytes of the heap at most.
+    fn copy(
+        &mut self,
+        leaf: Leaf<'_>,
+        heap: &Heap,
+        (from, to): (usize, usize),
+        wanted: &Wanted<'_>,
+        outside_max: usize,
+    ) {
         for (place, word) in self.words.iter_mut().zip(leaf.0.words) {
             *place = word.load(Ordering::Relaxed).to_le_bytes();
         }
         self.outside.clear();
         self.begins.clear();
-        let count = leaf.count();
-        (self.next, self.end) = (from, count.min(from.saturating_add(entries_max)));
-        self.is_whole = self.end == count;
-        for at in from..self.end {
+        (self.order, self.keys_only) = (wanted.order, wanted.keys_only);
+        (self.begin, self.end) = match wanted.order {
+            Order::Ascending => (from, to.min(from.saturating_add(wanted.entries_max))),
+            Order::Descending => (from.max(to.saturating_sub(wanted.entries_max)), to),
+        };
+        for number in 0..self.len() {
+            let at = self.place(number);
             if self.slot(at) & OUTSIDE == 0 {
                 continue;
             }
-            if self.outside.len() >= OUTSIDE_MAX {
-                (self.end, self.is_whole) = (at, false);
-                return;
+            if self.outside.len() >= outside_max {
+                self.cut(at);
+                break;
             }
             self.begins.push(self.outside.len());
-            let cell = leaf.cell(heap, at);
-            cell.into_iter().for_each(|cell| cell.copy_all(&mut self.outside));
+            if let Some(cell) = leaf.cell(heap, at) {
+                let left_out = if wanted.keys_only { cell.value_len } else { 0 };
+                let len = cell.len_bytes().saturating_sub(left_out);
+                copy_bytes(cell.words(), cell.begin(), len, &mut self.outside);
+            }
+        }
+        (self.is_whole, self.is_last) = match wanted.order {
+            Order::Ascending => (self.end == leaf.count(), self.end == to && to < leaf.count()),
+            Order::Descending => (self.begin == 0, self.begin == from && from > 0),
+        };
+    }
+
+    /// The place of the entry that is visited behind so many.
+    fn place(&self, number: usize) -> usize {
+        match self.order {
+            Order::Ascending => self.begin + number,
+            Order::Descending => self.end - 1 - number,
+        }
+    }
+
+    /// Leaves out the entry of a place and all behind it.
+    fn cut(&mut self, at: usize) {
+        match self.order {
+            Order::Ascending => self.end = at,
+            Order::Descending => self.begin = at + 1,
         }
     }
 
@@ -67,11 +127,11 @@ impl Page {
     }
 
     /// Visits the entries, until `visit` says that it is enough; whether it did not.
-    pub fn visit(&self, visit: &mut impl FnMut(&[u8], &[u8], u64) -> bool) -> bool {
+    pub fn visit(&self, visit: &mut impl FnMut(Content<'_>) -> bool) -> bool {
         let mut begins = self.begins.iter();
         let page = self.words.as_flattened();
-        (self.next..self.end).all(|at| {
-            let slot = self.slot(at);
+        (0..self.len()).all(|number| {
+            let slot = self.slot(self.place(number));
             let (bytes, begin) = match slot & OUTSIDE {
                 0 => (page, (slot & PLACE_MASK) as usize),
                 _ => (
@@ -86,23 +146,36 @@ impl Page {
             let parts = Parts::read(begin, word_at);
             let rest = bytes.get(parts.key_begin..).unwrap_or_default();
             let (key, rest) = rest.split_at_checked(parts.key_len).unwrap_or_default();
-            let value = rest.get(..parts.value_len).unwrap_or_default();
-            visit(key, value, parts.version)
+            let value = match self.keys_only {
+                true => &[],
+                false => rest.get(..parts.value_len).unwrap_or_default(),
+            };
+            visit(Content {
+                key,
+                value,
+                version: parts.version,
+                expires_ms: parts.expires_ms,
+            })
         })
     }
 
     pub fn len(&self) -> usize {
-        self.end.saturating_sub(self.next)
+        self.end.saturating_sub(self.begin)
     }
 
-    /// The key from which on there may be entries that were not copied, if there are any.
+    /// The key from which on, or before which, there may be entries that were not copied, if there are any.
     pub fn key_behind(&self, leaf: Leaf<'_>, heap: &Heap) -> Option<Vec<u8>> {
-        let cell = match self.is_whole {
-            true => Cell::read(heap, leaf.0.high()).filter(|_| leaf.0.high() != 0)?,
-            false => leaf.cell(heap, self.end)?,
+        if self.is_last {
+            return None;
+        }
+        let at = match (self.is_whole, self.order) {
+            (true, Order::Ascending) => return leaf.0.high_key(heap),
+            (true, Order::Descending) => return leaf.0.low_key(heap),
+            (false, Order::Ascending) => self.end,
+            (false, Order::Descending) => self.begin,
         };
         let mut key = Vec::new();
-        cell.copy_key(&mut key);
+        leaf.cell(heap, at)?.copy_key(&mut key);
         Some(key)
     }
 }
@@ -113,29 +186,45 @@ pub(super) struct Pages {
     pages: Vec<Page>,
     used: usize,
     entries: usize,
+    outside: usize,
 }
 
 impl Pages {
     pub fn clear(&mut self) {
-        (self.used, self.entries) = (0, 0);
+        (self.used, self.entries, self.outside) = (0, 0, 0);
     }
 
-    /// Copies a leaf's entries from a key on, or all; whether there is to be no more behind it.
-    pub fn copy(&mut self, leaf: Leaf<'_>, heap: &Heap, from: Option<&[u8]>, entries_max: usize) -> bool {
-        let begin = match from.map(|from| leaf.find(heap, from)) {
-            Some(Ok(at) | Err(at)) => at,
-            None => 0,
-        };
+    pub fn entries(&self) -> usize {
+        self.entries
+    }
+
+    /// Copies of a leaf what is wanted; whether there is to be no more behind it.
+    pub fn copy(&mut self, leaf: Leaf<'_>, heap: &Heap, wanted: &Wanted<'_>) -> bool {
+        let to = wanted.before.map(|key| leaf.entries_below(heap, key));
+        let to = to.unwrap_or(leaf.count());
+        let from = wanted.from.map_or(0, |key| leaf.entries_below(heap, key)).min(to);
         if self.used == self.pages.len() {
             self.pages.push(Page::new());
         }
         let Some(page) = self.pages.get_mut(self.used) else {
             return true;
         };
-        page.copy(leaf, heap, begin, entries_max.saturating_sub(self.entries));
+        let wanted = &Wanted {
+            entries_max: wanted.entries_max.saturating_sub(self.entries),
+            ..*wanted
+        };
+        page.copy(
+            leaf,
+            heap,
+            (from, to),
+            wanted,
+            OUTSIDE_MAX.saturating_sub(self.outside),
+        );
         self.used += 1;
         self.entries += page.len();
-        self.entries >= entries_max || !page.is_whole
+        self.outside += page.outside.len();
+        let is_full = page.len() >= wanted.entries_max || self.outside >= OUTSIDE_MAX;
+        is_full || !page.is_whole
     }
 
     /// [`Page::key_behind`] of the last one, which is a copy of that leaf.
@@ -144,13 +233,7 @@ impl Pages {
     }
 
     /// [`Page::visit`].
-    pub fn visit(&self, visit: &mut impl FnMut(&[u8], &[u8], u64) -> bool) -> bool {
+    pub fn visit(&self, visit: &mut impl FnMut(Content<'_>) -> bool) -> bool {
         self.pages.iter().take(self.used).all(|page| page.visit(visit))
-    }
-}
-
-impl Cell<'_> {
-    fn copy_all(&self, bytes: &mut Vec<u8>) {
-        copy_bytes(self.words(), self.begin(), self.len_bytes(), bytes);
     }
 }

@@ -20,6 +20,7 @@ impl Tree {
     /// Writes a separator as often as it is needed.
     fn separators<const COUNT: usize>(&self, key: &[u8]) -> [u64; COUNT] {
         let content = Content {
+            expires_ms: 0,
             key,
             value: &[],
             version: 0,

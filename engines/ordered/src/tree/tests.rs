@@ -1,5 +1,7 @@
 //! The tree against a map, and with many threads.
 #![allow(clippy::unwrap_used)]
+mod locks;
+
 use super::*;
 use proptest::prelude::*;
 use rand::SeedableRng;
@@ -7,7 +9,29 @@ use rand::rngs::StdRng;
 use std::collections::BTreeMap;
 
 fn content<'a>(key: &'a [u8], value: &'a [u8], version: u64) -> Content<'a> {
-    Content { key, value, version }
+    Content {
+        key,
+        value,
+        version,
+        expires_ms: expires_ms(version),
+    }
+}
+
+/// A third of all entries expire.
+fn expires_ms(version: u64) -> u64 {
+    if version.is_multiple_of(3) {
+        version << 20
+    } else {
+        0
+    }
+}
+
+/// What is said of an entry that is replaced.
+fn before(key: &[u8], (value, version): (Vec<u8>, u64)) -> Before {
+    Before {
+        bytes: key.len() + value.len() + if expires_ms(version) == 0 { 0 } else { 8 },
+        expires: expires_ms(version) != 0,
+    }
 }
 
 fn found(tree: &Tree, key: &[u8]) -> Option<(Vec<u8>, u64)> {
@@ -18,18 +42,79 @@ fn found(tree: &Tree, key: &[u8]) -> Option<(Vec<u8>, u64)> {
     })
 }
 
+fn all(entries_max: usize) -> Span<'static> {
+    Span {
+        start: b"",
+        end: None,
+        entries_max,
+        keys_only: false,
+    }
+}
+
+/// Values and versions, of one moment.
+struct Found(Vec<Option<(Vec<u8>, u64)>>);
+
+impl ReadMany for Found {
+    fn begin(&mut self) {
+        self.0.fill(None);
+    }
+
+    fn read(&mut self, at: usize, cell: Option<&Cell<'_>>) {
+        self.0[at] = cell.map(|cell| {
+            let mut value = Vec::new();
+            cell.copy_value(&mut value);
+            (value, cell.version)
+        });
+    }
+}
+
+fn found_many(tree: &Tree, keys: &[Vec<u8>]) -> Vec<Option<(Vec<u8>, u64)>> {
+    let mut found = Found(vec![None; keys.len()]);
+    tree.get_many(keys, &mut found);
+    found.0
+}
+
 fn check(tree: &Tree, model: &BTreeMap<Vec<u8>, (Vec<u8>, u64)>) {
     assert_eq!(tree.len(), model.len() as u64);
-    let mut all = Vec::new();
-    tree.scan(b"", 100, |key, value, version| {
-        all.push((key.to_vec(), (value.to_vec(), version)));
+    let mut whole = Vec::new();
+    tree.scan(all(100), |entry| {
+        assert_eq!(entry.expires_ms, expires_ms(entry.version));
+        whole.push((entry.key.to_vec(), (entry.value.to_vec(), entry.version)));
         true
     });
     let expected: Vec<_> = model
         .iter()
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect();
-    assert_eq!(all, expected);
+    assert_eq!(whole, expected);
+    let mut back = Vec::new();
+    tree.scan_back(all(100), |entry| {
+        back.push((entry.key.to_vec(), (entry.value.to_vec(), entry.version)));
+        true
+    });
+    back.reverse();
+    assert_eq!(back, expected);
+    for (key, _) in expected.iter().step_by(97) {
+        let mut last = None;
+        tree.scan_back(
+            Span {
+                end: Some(key),
+                ..all(3)
+            },
+            |entry| {
+                last = Some(entry.key.to_vec());
+                false
+            },
+        );
+        let expected = model.range::<Vec<u8>, _>(..key).next_back();
+        assert_eq!(last.as_ref(), expected.map(|(key, _)| key));
+    }
+    // Each key, one that is not there beside it, and some twice.
+    let mut keys: Vec<Vec<u8>> = model.keys().rev().cloned().collect();
+    keys.extend(model.keys().map(|key| [key, &b"x"[..]].concat()));
+    keys.extend(model.keys().take(5).cloned());
+    let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
+    assert_eq!(found_many(tree, &keys), expected);
 }
 
 fn run(steps: &[(Vec<u8>, u8, usize)]) {
@@ -39,17 +124,20 @@ fn run(steps: &[(Vec<u8>, u8, usize)]) {
         let value = vec![version as u8; *len];
         match kind {
             0..6 => {
-                let before = tree.put(content(key, &value, version));
-                let before_in_model = model.insert(key.clone(), (value, version));
-                assert_eq!(before, before_in_model.map(|(value, _)| key.len() + value.len()));
+                let found = tree.put(content(key, &value, version));
+                let expected = model.insert(key.clone(), (value, version));
+                assert_eq!(found, expected.map(|entry| before(key, entry)));
             }
-            _ => assert_eq!(tree.remove(key), model.remove(key).is_some()),
+            _ => {
+                let expected = model.remove(key).map(|entry| before(key, entry));
+                assert_eq!(tree.remove(key), expected);
+            }
         }
         assert_eq!(found(&tree, key), model.get(key).cloned());
     }
     check(&tree, &model);
     for key in model.keys().rev() {
-        assert!(tree.remove(key));
+        assert!(tree.remove(key).is_some());
     }
     check(&tree, &BTreeMap::new());
 }
@@ -84,7 +172,7 @@ fn it_shrinks_where_keys_go_in_order() {
     for number in 0..200_000 {
         tree.put(content(&key(number), b"value", number + 1));
         if number >= 5000 {
-            assert!(tree.remove(&key(number - 5000)));
+            assert!(tree.remove(&key(number - 5000)).is_some());
         }
     }
     let nodes = locked(&tree.spare_leaves).next + locked(&tree.spare_inners).next;
@@ -108,7 +196,7 @@ fn threads_that_write_and_read_lose_nothing() {
                 for number in 1..60_000_u64 {
                     let key = key_of(thread, number);
                     if number % 3 == 0 {
-                        assert_eq!(tree.remove(&key), model.remove(&key).is_some());
+                        assert_eq!(tree.remove(&key).is_some(), model.remove(&key).is_some());
                     } else {
                         tree.put(content(&key, &number.to_le_bytes(), number));
                         model.insert(key.clone(), number);
@@ -120,10 +208,10 @@ fn threads_that_write_and_read_lose_nothing() {
                     assert_eq!(found(tree, &older), expected);
                 }
                 let mut found = BTreeMap::new();
-                tree.scan(b"", 100, |key, _, version| {
-                    let number: u64 = std::str::from_utf8(key).unwrap().parse().unwrap();
+                tree.scan(all(100), |entry| {
+                    let number: u64 = std::str::from_utf8(entry.key).unwrap().parse().unwrap();
                     if number % 4 == thread {
-                        found.insert(key.to_vec(), version);
+                        found.insert(entry.key.to_vec(), entry.version);
                     }
                     true
                 });
@@ -131,6 +219,46 @@ fn threads_that_write_and_read_lose_nothing() {
             });
         }
     });
+}
+
+fn change_at_once(steps: &[Vec<(Vec<u8>, u8, usize)>]) {
+    let tree = Tree::new();
+    let mut model = BTreeMap::new();
+    for (version, step) in (1..).zip(steps) {
+        let keys: BTreeMap<&[u8], _> = step
+            .iter()
+            .map(|(key, kind, len)| (&key[..], (*kind, *len)))
+            .collect();
+        let value = vec![version as u8; 3000];
+        let changes = keys.iter().map(|(key, (kind, len))| match kind {
+            0..3 => Change::Set(content(key, &value[..*len], version)),
+            _ => Change::Remove(key),
+        });
+        let mut found = Vec::new();
+        tree.change_all(changes, |change, before| {
+            found.push((change.key().to_vec(), before));
+        });
+        let mut expected = Vec::new();
+        for (key, (kind, len)) in &keys {
+            let entry = match kind {
+                0..3 => model.insert(key.to_vec(), (value[..*len].to_vec(), version)),
+                _ => model.remove(*key),
+            };
+            expected.push((key.to_vec(), entry.map(|entry| before(key, entry))));
+        }
+        assert_eq!(found, expected);
+    }
+    check(&tree, &model);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(30))]
+    #[test]
+    fn changes_at_once_are_those_of_a_map(
+        steps in prop::collection::vec(prop::collection::vec((keys(), 0..5_u8, 0..600_usize), 0..120), 0..60)
+    ) {
+        change_at_once(&steps);
+    }
 }
 
 /// Writers write several keys at once, far apart and next to each other, and readers see all of a write or nothing.
@@ -143,10 +271,15 @@ fn what_is_written_together_is_seen_together() {
         let keys: Vec<_> = (from..KEYS).step_by(step as usize).map(key).collect();
         // They grow, so that leaves are split while many are locked.
         let value = vec![version as u8; (version % 120) as usize];
-        tree.put_all(keys.iter().map(|key| content(key, &value, version)), drop);
+        let change = |key| match version % 10 {
+            0 => Change::Remove(key),
+            _ => Change::Set(content(key, &value, version)),
+        };
+        tree.change_all(keys.iter().map(|key| change(key)), |_, _| {});
     };
     write(0, 1, 1);
     let done = std::sync::atomic::AtomicBool::new(false);
+    let ways = AtomicU64::new(0);
     std::thread::scope(|scope| {
         let writers: Vec<_> = (0..2)
             .map(|from| scope.spawn(move || (2..300).for_each(|version| write(from, 2, version))))
@@ -155,14 +288,20 @@ fn what_is_written_together_is_seen_together() {
             scope.spawn(|| {
                 while !done.load(Ordering::Relaxed) {
                     let mut found = [Vec::new(), Vec::new()];
-                    tree.scan(b"", KEYS as usize, |key, value, version| {
-                        let number: usize = std::str::from_utf8(key).unwrap().parse().unwrap();
+                    let is_back = ways.fetch_add(1, Ordering::Relaxed).is_multiple_of(2);
+                    let mut visit = |entry: Content<'_>| {
+                        let number: usize = std::str::from_utf8(entry.key).unwrap().parse().unwrap();
+                        let version = entry.version;
                         found[number % 2].push(version);
-                        assert!(value.len() as u64 == version % 120 || version == 1);
+                        assert!(entry.value.len() as u64 == version % 120 || version == 1);
                         true
-                    });
+                    };
+                    match is_back {
+                        true => tree.scan_back(all(KEYS as usize), &mut visit),
+                        false => tree.scan(all(KEYS as usize), &mut visit),
+                    }
                     for of_writer in found {
-                        assert_eq!(of_writer.len() as u64, KEYS / 2);
+                        assert!([0, KEYS / 2].contains(&(of_writer.len() as u64)));
                         assert!(
                             of_writer.iter().all(|version| *version == of_writer[0]),
                             "{of_writer:?}"
@@ -171,9 +310,19 @@ fn what_is_written_together_is_seen_together() {
                 }
             });
         }
+        scope.spawn(|| {
+            let keys: Vec<_> = (1..KEYS).step_by(100).map(key).collect();
+            while !done.load(Ordering::Relaxed) {
+                let found = found_many(&tree, &keys);
+                let version = |found: &Option<(Vec<u8>, u64)>| found.as_ref().map(|(_, version)| *version);
+                let first = found.first().and_then(version);
+                assert!(found.iter().all(|found| version(found) == first), "{found:?}");
+            }
+        });
         writers.into_iter().for_each(|writer| writer.join().unwrap());
         done.store(true, Ordering::Relaxed);
     });
+    // The last version of both is 299.
     assert_eq!(tree.len(), KEYS);
 }
 
@@ -186,9 +335,10 @@ fn memory_is_about_what_is_said() {
         for number in 0..count {
             let mut key = rand::RngExt::random::<u64>(&mut random).to_be_bytes().to_vec();
             key.resize(key_len, 7);
-            tree.put(content(&key, &vec![1; value_len], number * 3 + 1));
+            tree.put(content(&key, &vec![1; value_len], number + 1));
         }
-        let said = count * (key_len + value_len) as u64 + count * crate::index::ENTRY_OVERHEAD_BYTES;
+        // A third of them expires.
+        let said = count * (key_len + value_len) as u64 + count * (crate::index::ENTRY_OVERHEAD_BYTES + 3);
         let ratio = tree.bytes() as f64 / said as f64;
         println!("{ratio} for keys of {key_len} and values of {value_len} bytes");
         assert!((0.75..1.05).contains(&ratio));

@@ -9,8 +9,8 @@ use std::sync::atomic::AtomicU64;
 
 use memmap2::{Advice, MmapMut};
 
-/// Chunks of the largest size.
-const LARGEST: usize = 1 << 10;
+/// Chunks of the largest size: 512 GiB of 64 MiB.
+const LARGEST: usize = 1 << 13;
 /// No number has more bits.
 const UNITS_BITS: u32 = 40;
 /// From here on the system is asked for huge pages: most of a lookup's time is misses, those of the page tables too.

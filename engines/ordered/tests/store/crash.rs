@@ -55,7 +55,7 @@ fn check(seed: u64, puts: usize, segment_bytes_max: u64) {
             "cut at {cut}"
         );
         // What was cut is gone for good, and the log goes on behind it.
-        store.put_wait(one("later", "put")).unwrap();
+        store.write_wait(one("later", "put")).unwrap();
         let expected = contents(&store);
         store.close().unwrap();
         let (store, recovery) = reopen(&dir);

@@ -246,9 +246,9 @@ fn a_value_that_looks_like_a_log_does_not_keep_a_torn_tail_from_being_cut() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
     let (store, _) = reopen(&dir);
-    store.put_wait(one("a", "kept")).unwrap();
+    store.write_wait(one("a", "kept")).unwrap();
     store
-        .put_wait(Put {
+        .write_wait(Put {
             entries: vec![(b"log".to_vec(), log)],
             ..Put::default()
         })

@@ -77,7 +77,7 @@ impl History {
         let (mut states, mut ends) = (vec![], vec![]);
         for put in 0..=puts {
             if put > 0 {
-                store.put_wait(random_put(&mut rng)).unwrap();
+                store.write_wait(random_put(&mut rng)).unwrap();
             }
             let last = segments(&dir).pop().unwrap();
             let length = std::fs::metadata(&last).unwrap().len();

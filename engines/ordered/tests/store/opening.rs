@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use millpond_engines_ordered::{Durability, Error, Options, PutError, Store};
+use millpond_engines_ordered::{Durability, Error, Options, Store, WriteError};
 
 use crate::{contents, one, reopen};
 
@@ -56,12 +56,12 @@ fn a_store_is_open_once() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("store");
     let (store, _) = reopen(&dir);
-    store.put_wait(one("a", "0")).unwrap();
+    store.write_wait(one("a", "0")).unwrap();
     check(&dir, Options::default(), &["already open elsewhere"]);
     let clone = store.clone();
     drop(store);
     check(&dir, Options::default(), &["already open elsewhere"]);
-    clone.put_wait(one("b", "1")).unwrap();
+    clone.write_wait(one("b", "1")).unwrap();
     drop(clone);
     let (store, _) = reopen(&dir);
     assert_eq!(store.len(), 2);
@@ -70,9 +70,9 @@ fn a_store_is_open_once() {
     store.close().unwrap();
     let (second, _) = reopen(&dir);
     assert_eq!(contents(&clone), contents(&second));
-    assert!(matches!(clone.put_wait(one("c", "2")), Err(PutError::Closed)));
+    assert!(matches!(clone.write_wait(one("c", "2")), Err(WriteError::Closed)));
     clone.close().unwrap();
-    second.put_wait(one("c", "2")).unwrap();
+    second.write_wait(one("c", "2")).unwrap();
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_refused_open_leaves_the_folder_free() {
         Err(Error::Gap { .. })
     ));
     std::fs::remove_file(&bad).unwrap();
-    reopen(&dir).0.put_wait(one("a", "0")).unwrap();
+    reopen(&dir).0.write_wait(one("a", "0")).unwrap();
 }
 
 #[test]
@@ -99,12 +99,12 @@ fn durability_is_what_was_asked_for() {
             ..Options::default()
         };
         let (store, _) = Store::open(&parent.path().join(name), options).unwrap();
-        assert_eq!(store.put_wait(one("a", "0")).unwrap().durability.as_str(), name);
+        assert_eq!(store.write_wait(one("a", "0")).unwrap().durability.as_str(), name);
         assert_eq!(store.durability(), durability);
     }
     let store = Store::in_memory(Options::default());
     assert_eq!(
-        store.put_wait(one("a", "0")).unwrap().durability.as_str(),
+        store.write_wait(one("a", "0")).unwrap().durability.as_str(),
         "memory"
     );
     assert!(!store.is_empty());
@@ -123,7 +123,7 @@ fn what_was_put_comes_back_with_its_version_whatever_the_segments() {
         let (store, _) = Store::open(&dir, options.clone()).unwrap();
         for i in 0..30 {
             store
-                .put_wait(one(&format!("k{}", i % 7), &format!("value {i}")))
+                .write_wait(one(&format!("k{}", i % 7), &format!("value {i}")))
                 .unwrap();
         }
         let expected = contents(&store);

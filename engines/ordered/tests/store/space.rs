@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millpond_engines_ordered::{Durability, Options, Put, PutError, Store};
+use millpond_engines_ordered::{Durability, Options, Put, Store, WriteError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -19,8 +19,8 @@ fn limited(memory_bytes_max: u64) -> Options {
 }
 
 fn refused(store: &Store, put: Put, more: u64) {
-    match store.put_wait(put) {
-        Err(PutError::Full {
+    match store.write_wait(put) {
+        Err(WriteError::Full {
             bytes, more: needed, ..
         }) => assert_eq!((bytes, needed), (store.memory_bytes(), more)),
         other => panic!("{other:?}"),
@@ -31,26 +31,26 @@ fn refused(store: &Store, put: Put, more: u64) {
 fn what_does_not_fit_is_refused_and_what_does_not_grow_is_not() {
     // Two entries of a byte each way, and three bytes more.
     let store = Store::in_memory(limited(2 * (OVERHEAD + 2) + 3));
-    store.put_wait(one("a", "1")).unwrap();
-    store.put_wait(one("b", "1")).unwrap();
+    store.write_wait(one("a", "1")).unwrap();
+    store.write_wait(one("b", "1")).unwrap();
     assert_eq!(store.memory_bytes(), 2 * (OVERHEAD + 2));
     refused(&store, one("c", "1"), OVERHEAD + 2);
     refused(&store, one("a", "12345"), 4);
-    store.put_wait(one("a", "1234")).unwrap();
-    store.put_wait(one("b", "2")).unwrap();
+    store.write_wait(one("a", "1234")).unwrap();
+    store.write_wait(one("b", "2")).unwrap();
     refused(&store, one("b", "22"), 1);
-    store.put_wait(one("a", "")).unwrap();
-    store.put_wait(one("b", "22")).unwrap();
+    store.write_wait(one("a", "")).unwrap();
+    store.write_wait(one("b", "22")).unwrap();
     assert_eq!(store.memory_bytes(), 2 * (OVERHEAD + 2));
     // Of a key that comes twice in one put, the later value counts.
     let twice = Put {
         entries: vec![(b"a".to_vec(), vec![0; 100]), (b"a".to_vec(), vec![1])],
         ..Put::default()
     };
-    store.put_wait(twice).unwrap();
+    store.write_wait(twice).unwrap();
     assert_eq!(&*store.get(b"a").unwrap().value, [1]);
     assert_eq!(store.memory_bytes(), 2 * (OVERHEAD + 2) + 1);
-    let text = store.put_wait(one("c", "1")).unwrap_err().to_string();
+    let text = store.write_wait(one("c", "1")).unwrap_err().to_string();
     assert!(
         text.contains("the store is full") && text.contains("memory_bytes_max"),
         "{text}"
@@ -63,15 +63,15 @@ fn a_log_with_more_than_the_limit_is_read_and_takes_no_more() {
     let dir = parent.path().join("store");
     let (store, _) = Store::open(&dir, limited(u64::MAX)).unwrap();
     for i in 0..10 {
-        store.put_wait(one(&format!("k{i}"), "value")).unwrap();
+        store.write_wait(one(&format!("k{i}"), "value")).unwrap();
     }
     let expected = contents(&store);
     store.close().unwrap();
     let (store, _) = Store::open(&dir, limited(OVERHEAD)).unwrap();
     assert_eq!(contents(&store), expected);
     refused(&store, one("more", ""), OVERHEAD + 4);
-    store.put_wait(one("k0", "small")).unwrap();
-    store.put_wait(one("k0", "")).unwrap();
+    store.write_wait(one("k0", "small")).unwrap();
+    store.write_wait(one("k0", "")).unwrap();
 }
 
 #[test]
@@ -92,12 +92,12 @@ fn the_count_is_the_sum_over_what_is_there_and_never_beyond_the_limit() {
             map.iter().map(entry).sum::<u64>()
         };
         let fits = size(&after) <= max || size(&after) <= size(&model);
-        match store.put_wait(put) {
+        match store.write_wait(put) {
             Ok(_) => {
                 assert!(fits, "seed {seed}, round {round}");
                 model = after;
             }
-            Err(PutError::Full { .. }) => {
+            Err(WriteError::Full { .. }) => {
                 assert!(!fits, "seed {seed}, round {round}");
                 refused += 1;
             }

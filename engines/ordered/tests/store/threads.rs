@@ -4,7 +4,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use millpond_engines_ordered::{Durability, Options, Put, PutError, Scan, Store};
+use millpond_engines_ordered::{Durability, Options, Put, Scan, Store, WriteError};
 
 use crate::{contents, one};
 
@@ -29,12 +29,12 @@ fn increment(store: &Store) -> usize {
             .as_ref()
             .map_or(0, |found| String::from_utf8_lossy(&found.value).parse().unwrap());
         let if_version = Some(found.map_or(0, |found| found.version));
-        match store.put_wait(Put {
+        match store.write_wait(Put {
             if_version,
             ..one("count", &(count + 1).to_string())
         }) {
             Ok(_) => return conflicts,
-            Err(PutError::Conflict { .. }) => {}
+            Err(WriteError::Conflict { .. }) => {}
             Err(other) => panic!("{other}"),
         }
     }
@@ -76,7 +76,7 @@ fn readers_see_whole_puts_and_writers_do_not_lose_any() {
             .collect();
         let write = |writer: usize| {
             for i in 0..PUTS {
-                let outcome = store.put_wait(pair(writer, i)).unwrap();
+                let outcome = store.write_wait(pair(writer, i)).unwrap();
                 versions.lock().unwrap().extend(outcome.versions);
                 increment(&store);
             }

@@ -71,17 +71,15 @@ impl Local for Ordered {
             Command::Put(key, value) => {
                 let put = Put {
                     entries: vec![(key.clone(), value.clone())],
-                    if_version: None,
-                    if_absent: false,
+                    ..Put::default()
                 };
-                store.put_wait(put).map_err(|error| error.to_string())?;
+                store.write_wait(put).map_err(|error| error.to_string())?;
             }
             Command::Scan(start, limit) => {
                 let scan = Scan {
                     start: Some(start.clone()),
-                    end: None,
-                    prefix: None,
                     limit: *limit,
+                    ..Scan::default()
                 };
                 store.scan(&scan, &mut |_, value| bytes.extend_from_slice(value));
             }

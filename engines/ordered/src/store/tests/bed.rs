@@ -10,9 +10,10 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tempfile::TempDir;
 
 use super::*;
+use crate::Put;
 use millpond_wal::faults::failing::{FailingDisk, Plan};
 
-pub type Answer = (usize, Result<PutOutcome, PutError>);
+pub type Answer = (usize, Result<Written, WriteError>);
 
 pub struct Bed {
     pub parent: TempDir,
@@ -41,19 +42,17 @@ impl Bed {
         self.parent.path().join("store")
     }
 
-    /// Hands in a put whose answer will come with this number.
-    pub fn put(&self, number: usize, put: Put) -> Result<(), Busy> {
+    /// Hands in a write whose answer will come with this number.
+    pub fn write(&self, number: usize, write: impl Into<Write>) -> Result<(), Busy> {
         let sender = self.sender.clone();
-        self.store.put(
-            put,
-            Box::new(move |result| sender.send((number, result)).unwrap()),
-        )
+        let done = move |result| sender.send((number, result)).unwrap();
+        self.store.write(write, Box::new(done))
     }
 
     /// Makes the log thread wait in a sync of this put, so that those handed in next form one group.
     pub fn hold_with(&self, number: usize, put: Put) {
         self.disk.shut_gate();
-        self.put(number, put).unwrap();
+        self.write(number, put).unwrap();
         self.disk.wait_for_sync();
     }
 
@@ -123,14 +122,14 @@ pub fn contents(store: &Store) -> Vec<String> {
 }
 
 /// An answer in one word or two.
-pub fn word(answer: &Result<PutOutcome, PutError>) -> String {
+pub fn word(answer: &Result<Written, WriteError>) -> String {
     match answer {
         Ok(outcome) => format!("{:?}", outcome.versions),
-        Err(PutError::Conflict { found, .. }) => format!("conflict {found}"),
-        Err(PutError::Storage(_)) => "storage".into(),
-        Err(PutError::OutcomeUnknown(_)) => "unknown".into(),
-        Err(PutError::ReadOnly(_)) => "read-only".into(),
-        Err(PutError::Closed) => "closed".into(),
+        Err(WriteError::Conflict { found, .. }) => format!("conflict {found}"),
+        Err(WriteError::Storage(_)) => "storage".into(),
+        Err(WriteError::OutcomeUnknown(_)) => "unknown".into(),
+        Err(WriteError::ReadOnly(_)) => "read-only".into(),
+        Err(WriteError::Closed) => "closed".into(),
         Err(other) => other.to_string(),
     }
 }

@@ -4,6 +4,7 @@
 
 use super::bed::*;
 use super::*;
+use crate::Put;
 use millpond_wal::SEGMENT_HEADER_BYTES;
 use millpond_wal::faults::failing::Plan;
 
@@ -15,7 +16,7 @@ fn small_segments() -> Options {
 }
 
 fn fails(bed: &Bed, put: Put, expected: &str) {
-    let answer = bed.store.put_wait(put);
+    let answer = bed.store.write_wait(put);
     assert_eq!(word(&answer), expected, "{answer:?}");
 }
 
@@ -28,7 +29,7 @@ fn short_writes_are_continued() {
             ..Plan::default()
         });
         bed.store
-            .put_wait(one(&format!("k{write_bytes_max:02}"), "value"))
+            .write_wait(one(&format!("k{write_bytes_max:02}"), "value"))
             .unwrap();
     }
     let expected = contents(&bed.store);
@@ -41,7 +42,7 @@ fn short_writes_are_continued() {
 #[test]
 fn a_disk_full_at_any_byte_undoes_the_group() {
     let bed = Bed::new(Options::default());
-    bed.store.put_wait(one("a", "kept")).unwrap();
+    bed.store.write_wait(one("a", "kept")).unwrap();
     let length = SEGMENT_HEADER_BYTES + put_record_bytes(&one("a", "kept"));
     let record = put_record_bytes(&one("a", "lost"));
     for left in 0..record {
@@ -49,7 +50,7 @@ fn a_disk_full_at_any_byte_undoes_the_group() {
             bytes_left: Some(left),
             ..Plan::default()
         });
-        let answer = bed.store.put_wait(one("a", "lost"));
+        let answer = bed.store.write_wait(one("a", "lost"));
         let text = answer.unwrap_err().to_string();
         assert!(
             text.contains("log-00000000000000000001.mpl: cannot write to the segment"),
@@ -65,7 +66,10 @@ fn a_disk_full_at_any_byte_undoes_the_group() {
     }
     bed.disk.plan(Plan::default());
     assert_eq!(
-        bed.store.put_wait(if_version("a", "again", 1)).unwrap().versions,
+        bed.store
+            .write_wait(if_version("a", "again", 1))
+            .unwrap()
+            .versions,
         [2]
     );
     let (closed, store, recovery, _parent) = bed.reopen();
@@ -78,10 +82,10 @@ fn a_disk_full_at_any_byte_undoes_the_group() {
 fn a_failed_group_undoes_what_its_conditions_saw() {
     let bed = Bed::new(Options::default());
     bed.hold_with(0, one("a", "old"));
-    bed.put(1, one("b", "x")).unwrap();
-    bed.put(2, if_absent("b", "y")).unwrap();
-    bed.put(3, if_absent("a", "z")).unwrap();
-    bed.put(4, if_version("b", "w", 2)).unwrap();
+    bed.write(1, one("b", "x")).unwrap();
+    bed.write(2, if_absent("b", "y")).unwrap();
+    bed.write(3, if_absent("a", "z")).unwrap();
+    bed.write(4, if_version("b", "w", 2)).unwrap();
     bed.disk.plan(Plan {
         bytes_left: Some(60),
         ..Plan::default()
@@ -98,7 +102,7 @@ fn a_failed_group_undoes_what_its_conditions_saw() {
     assert_eq!(words(&bed.collect(5)), expected);
     assert_eq!(contents(&bed.store), ["a=old@1"]);
     bed.disk.plan(Plan::default());
-    assert_eq!(bed.store.put_wait(if_absent("b", "y")).unwrap().versions, [2]);
+    assert_eq!(bed.store.write_wait(if_absent("b", "y")).unwrap().versions, [2]);
     let (closed, store, ..) = bed.reopen();
     closed.unwrap();
     assert_eq!(contents(&store), ["a=old@1", "b=y@2"]);
@@ -107,10 +111,10 @@ fn a_failed_group_undoes_what_its_conditions_saw() {
 #[test]
 fn after_a_failed_sync_nothing_is_written_again() {
     let bed = Bed::new(Options::default());
-    bed.store.put_wait(one("a", "kept")).unwrap();
+    bed.store.write_wait(one("a", "kept")).unwrap();
     assert!(bed.store.read_only().is_none());
     bed.hold_with(1, one("b", "unknown"));
-    bed.put(2, one("c", "waits")).unwrap();
+    bed.write(2, one("c", "waits")).unwrap();
     bed.disk.plan(Plan {
         fail_sync: true,
         ..Plan::default()
@@ -122,7 +126,7 @@ fn after_a_failed_sync_nothing_is_written_again() {
     // The disk may well answer again: what it dropped is dropped all the same.
     bed.disk.plan(Plan::default());
     let before = bed.disk.counts();
-    let text = bed.store.put_wait(one("d", "no")).unwrap_err().to_string();
+    let text = bed.store.write_wait(one("d", "no")).unwrap_err().to_string();
     assert!(
         text.contains("cannot sync the segment: injected; the store is read-only"),
         "{text}"
@@ -133,13 +137,13 @@ fn after_a_failed_sync_nothing_is_written_again() {
     let (closed, store, ..) = bed.reopen();
     assert!(matches!(closed, Err(Error::ReadOnly { .. })), "{closed:?}");
     assert_eq!(contents(&store), ["a=kept@1"]);
-    assert_eq!(store.put_wait(one("b", "again")).unwrap().versions, [2]);
+    assert_eq!(store.write_wait(one("b", "again")).unwrap().versions, [2]);
 }
 
 #[test]
 fn a_write_that_cannot_be_undone_ends_writing() {
     let bed = Bed::new(Options::default());
-    bed.store.put_wait(one("a", "kept")).unwrap();
+    bed.store.write_wait(one("a", "kept")).unwrap();
     bed.disk.plan(Plan {
         bytes_left: Some(45),
         fail_truncate: true,
@@ -164,8 +168,8 @@ fn what_may_be_found_after_a_restart_is_not_told_as_unwritten() {
     for fail_truncate in [false, true] {
         let bed = Bed::new(Options::default());
         bed.hold_with(1, one("a", "held"));
-        bed.put(2, one("b", "waits")).unwrap();
-        bed.put(3, if_absent("b", "refused")).unwrap();
+        bed.write(2, one("b", "waits")).unwrap();
+        bed.write(3, if_absent("b", "refused")).unwrap();
         bed.disk.open_gate_once();
         bed.disk.wait_for_sync();
         bed.disk.plan(Plan {
@@ -197,7 +201,7 @@ fn what_may_be_found_after_a_restart_is_not_told_as_unwritten() {
 fn a_segment_that_cannot_be_made_is_tried_again() {
     let bed = Bed::new(small_segments());
     bed.store
-        .put_wait(one("a", "long enough for one segment"))
+        .write_wait(one("a", "long enough for one segment"))
         .unwrap();
     bed.disk.plan(Plan {
         fail_create: true,
@@ -214,7 +218,7 @@ fn a_segment_that_cannot_be_made_is_tried_again() {
     }
     bed.disk.plan(Plan::default());
     bed.store
-        .put_wait(one("b", "long enough for one segment"))
+        .write_wait(one("b", "long enough for one segment"))
         .unwrap();
     assert!(bed.last_segment().ends_with("log-00000000000000000002.mpl"));
     let expected = contents(&bed.store);
@@ -262,7 +266,7 @@ fn a_segment_in_doubt_ends_writing() {
     ] {
         let bed = Bed::new(small_segments());
         bed.store
-            .put_wait(one("a", "long enough for one segment"))
+            .write_wait(one("a", "long enough for one segment"))
             .unwrap();
         bed.disk.plan(plan);
         fails(&bed, one("b", "long enough for one segment"), "storage");
@@ -273,7 +277,7 @@ fn a_segment_in_doubt_ends_writing() {
         assert_eq!((recovery.segments, recovery.records), (segments, 1), "{recovery}");
         assert_eq!(contents(&store), ["a=long enough for one segment@1"]);
         // Whatever was left of the second segment, the log goes on.
-        store.put_wait(one("b", "again")).unwrap();
+        store.write_wait(one("b", "again")).unwrap();
         let dir = _parent.path().join("store");
         store.close().unwrap();
         let (store, recovery) = Store::open(&dir, Options::default()).unwrap();
@@ -288,7 +292,7 @@ fn a_logged_store_reports_a_failed_sync_at_its_end() {
         durability: Durability::Logged,
         ..Options::default()
     });
-    bed.store.put_wait(one("a", "0")).unwrap();
+    bed.store.write_wait(one("a", "0")).unwrap();
     bed.disk.plan(Plan {
         fail_sync: true,
         ..Plan::default()
@@ -308,7 +312,7 @@ fn a_logged_store_reports_a_failed_sync_at_its_end() {
 fn a_dead_log_thread_leaves_nobody_without_an_answer() {
     let bed = Bed::new(Options::default());
     bed.hold_with(0, one("a", "kept"));
-    bed.put(1, one("b", "in the group that dies")).unwrap();
+    bed.write(1, one("b", "in the group that dies")).unwrap();
     bed.disk.plan(Plan {
         panic_on_write: true,
         ..Plan::default()
@@ -318,11 +322,11 @@ fn a_dead_log_thread_leaves_nobody_without_an_answer() {
         entries: vec![(b"c".to_vec(), vec![0; 5 << 20])],
         ..Put::default()
     };
-    bed.put(2, waiting).unwrap();
+    bed.write(2, waiting).unwrap();
     bed.disk.open_gate();
     // Nobody knows how far the thread came with the first; the second was never looked at.
     assert_eq!(words(&bed.collect(3)), ["0: [1]", "1: unknown", "2: storage"]);
-    let text = bed.store.put_wait(one("d", "no")).unwrap_err().to_string();
+    let text = bed.store.write_wait(one("d", "no")).unwrap_err().to_string();
     assert!(text.contains("the log thread died; restart"), "{text}");
     assert_eq!(contents(&bed.store), ["a=kept@1"]);
     let (closed, store, ..) = bed.reopen();
@@ -361,7 +365,7 @@ fn a_store_that_cannot_be_opened_says_why() {
         disk.plan(Plan::default());
         // Nothing that is left behind is in the way of the next attempt.
         let (store, _) = Store::open_on(shared, &dir, Options::default()).unwrap();
-        store.put_wait(one("a", "0")).unwrap();
+        store.write_wait(one("a", "0")).unwrap();
     }
 }
 
@@ -370,13 +374,13 @@ fn a_store_that_cannot_be_opened_says_why() {
 fn a_sync_that_hangs_is_not_waited_for_beyond_the_limit() {
     let bed = Bed::new(Options::default());
     bed.hold_with(0, one("a", "0"));
-    bed.put(1, one("b", "1")).unwrap();
+    bed.write(1, one("b", "1")).unwrap();
     let soon = Instant::now() + std::time::Duration::from_millis(20);
     let given_up = bed.store.close_by(soon).unwrap_err();
     assert!(matches!(given_up, Error::NotEnded), "{given_up}");
     assert!(matches!(
-        bed.store.put_wait(one("late", "v")),
-        Err(PutError::Closed)
+        bed.store.write_wait(one("late", "v")),
+        Err(WriteError::Closed)
     ));
     assert!(!bed.store.has_died(), "it may still come to an end");
     let Bed {
@@ -392,7 +396,7 @@ fn a_sync_that_hangs_is_not_waited_for_beyond_the_limit() {
 #[test]
 fn a_store_that_ends_in_time_is_closed_in_order() {
     let bed = Bed::new(Options::default());
-    bed.put(0, one("a", "0")).unwrap();
+    bed.write(0, one("a", "0")).unwrap();
     let later = Instant::now() + std::time::Duration::from_secs(60);
     bed.store.close_by(later).unwrap();
     assert_eq!(words(&bed.collect(1)), ["0: [1]"]);

@@ -20,7 +20,7 @@ fn all_that_waits_is_one_write_and_one_sync() {
     let bed = Bed::new(Options::default());
     bed.hold_with(0, one("first", "1"));
     for i in 1..=500 {
-        bed.put(i, one(&format!("k{i:03}"), "v")).unwrap();
+        bed.write(i, one(&format!("k{i:03}"), "v")).unwrap();
     }
     let before = bed.disk.counts();
     bed.disk.open_gate();
@@ -48,7 +48,7 @@ fn syncs_never_exceed_puts_however_threads_interleave() {
             let store = &bed.store;
             scope.spawn(move || {
                 for i in 0..25 {
-                    store.put_wait(one(&format!("{thread}/{i}"), "v")).unwrap();
+                    store.write_wait(one(&format!("{thread}/{i}"), "v")).unwrap();
                 }
             });
         }
@@ -63,7 +63,7 @@ fn a_logged_store_syncs_only_segment_ends() {
     let bed = Bed::new(logged());
     let created = bed.disk.counts().syncs;
     for i in 0..20 {
-        bed.store.put_wait(one(&format!("{i}"), "v")).unwrap();
+        bed.store.write_wait(one(&format!("{i}"), "v")).unwrap();
     }
     assert_eq!(bed.disk.counts().syncs, created);
     let disk = bed.disk.clone();
@@ -101,7 +101,7 @@ fn conditions_see_earlier_puts_of_their_group() {
         one("a", "six"),
     ];
     for (i, put) in group.into_iter().enumerate() {
-        bed.put(i + 1, put).unwrap();
+        bed.write(i + 1, put).unwrap();
     }
     bed.disk.open_gate();
     let expected = [
@@ -132,14 +132,14 @@ fn a_full_queue_hands_put_and_done_back() {
         ..Options::default()
     });
     bed.hold_with(0, one("a", "0"));
-    bed.put(1, one("b", "1")).unwrap();
-    bed.put(2, one("c", "2")).unwrap();
-    let Busy { put, done, .. } = bed.put(3, one("d", "3")).unwrap_err();
-    assert_eq!(put, one("d", "3"));
+    bed.write(1, one("b", "1")).unwrap();
+    bed.write(2, one("c", "2")).unwrap();
+    let Busy { write, done, .. } = bed.write(3, one("d", "3")).unwrap_err();
+    assert_eq!(write, Write::Put(one("d", "3")));
     bed.answers.try_recv().unwrap_err();
     bed.disk.open_gate();
     assert_eq!(words(&bed.collect(3)), ["0: [1]", "1: [2]", "2: [3]"]);
-    bed.store.put(put, done).unwrap();
+    bed.store.write(write, done).unwrap();
     assert_eq!(words(&bed.collect(1)), ["3: [4]"]);
 }
 
@@ -154,7 +154,7 @@ fn put_wait_waits_for_room() {
         let waiting: Vec<_> = (0..8)
             .map(|i| {
                 let store = &bed.store;
-                scope.spawn(move || store.put_wait(one(&format!("w{i}"), "v")))
+                scope.spawn(move || store.write_wait(one(&format!("w{i}"), "v")))
             })
             .collect();
         bed.disk.open_gate();
@@ -170,7 +170,7 @@ fn close_finishes_what_was_taken_in() {
     let bed = Bed::new(Options::default());
     bed.hold_with(0, one("a", "0"));
     for i in 1..10 {
-        bed.put(i, one(&format!("k{i}"), "v")).unwrap();
+        bed.write(i, one(&format!("k{i}"), "v")).unwrap();
     }
     let clone = bed.store.clone();
     let closing = std::thread::spawn(move || clone.close());
@@ -184,8 +184,8 @@ fn close_finishes_what_was_taken_in() {
     assert_eq!(words(&bed.collect(10)).last().unwrap(), "9: [10]");
     assert_eq!(bed.store.len(), 10);
     assert!(matches!(
-        bed.store.put_wait(one("late", "v")),
-        Err(PutError::Closed)
+        bed.store.write_wait(one("late", "v")),
+        Err(WriteError::Closed)
     ));
     let (closed, store, recovery, _parent) = bed.reopen();
     closed.unwrap();
@@ -195,9 +195,9 @@ fn close_finishes_what_was_taken_in() {
 /// Tries a put that can never be written, to see whether the store is closed without waiting for it.
 fn refuses_at_once(store: &Store) -> bool {
     let (sender, receiver) = mpsc::sync_channel(1);
-    let done = move |result: Result<PutOutcome, PutError>| drop(sender.send(result));
-    let _ = store.put(if_version("a", "never", u64::MAX), Box::new(done));
-    matches!(receiver.try_recv(), Ok(Err(PutError::Closed)))
+    let done = move |result: Result<Written, WriteError>| drop(sender.send(result));
+    let _ = store.write(if_version("a", "never", u64::MAX), Box::new(done));
+    matches!(receiver.try_recv(), Ok(Err(WriteError::Closed)))
 }
 
 #[test]
@@ -205,15 +205,15 @@ fn a_done_may_use_the_store() {
     let bed = Bed::new(Options::default());
     let store = bed.store.clone();
     let (sender, receiver) = mpsc::sync_channel(1);
-    let done = move |result: Result<PutOutcome, PutError>| {
+    let done = move |result: Result<Written, WriteError>| {
         result.unwrap();
         // None of these would return if a lock were held around the call.
         assert_eq!(store.len(), 1);
         assert_eq!(&*store.get(b"a").unwrap().value, b"0");
         let next = Box::new(move |result| sender.send(result).unwrap());
-        store.put(one("b", "1"), next).unwrap();
+        store.write(one("b", "1"), next).unwrap();
     };
-    bed.store.put(one("a", "0"), Box::new(done)).unwrap();
+    bed.store.write(one("a", "0"), Box::new(done)).unwrap();
     assert_eq!(receiver.recv().unwrap().unwrap().versions, [2]);
 }
 
@@ -222,12 +222,12 @@ fn a_panic_in_a_done_stays_there() {
     let bed = Bed::new(Options::default());
     bed.hold_with(0, one("a", "0"));
     bed.store
-        .put(one("b", "1"), Box::new(|_| panic!("a caller's own fault")))
+        .write(one("b", "1"), Box::new(|_| panic!("a caller's own fault")))
         .unwrap();
-    bed.put(2, one("c", "2")).unwrap();
+    bed.write(2, one("c", "2")).unwrap();
     bed.disk.open_gate();
     assert_eq!(words(&bed.collect(2)), ["0: [1]", "2: [3]"]);
-    assert_eq!(bed.store.put_wait(one("d", "3")).unwrap().versions, [4]);
+    assert_eq!(bed.store.write_wait(one("d", "3")).unwrap().versions, [4]);
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn the_last_store_may_be_dropped_or_closed_within_a_done() {
         let calls = Arc::new(AtomicUsize::new(0));
         let (sender, receiver) = mpsc::sync_channel::<()>(1);
         let (kept, counted) = (store.clone(), calls.clone());
-        let done = move |result: Result<PutOutcome, PutError>| {
+        let done = move |result: Result<Written, WriteError>| {
             // Wait until the other handle is gone.
             let _ = receiver.recv();
             result.unwrap();
@@ -249,7 +249,7 @@ fn the_last_store_may_be_dropped_or_closed_within_a_done() {
             // A thread that waits for itself does not come here.
             counted.fetch_add(1, Ordering::Relaxed);
         };
-        store.put(one("a", "0"), Box::new(done)).unwrap();
+        store.write(one("a", "0"), Box::new(done)).unwrap();
         drop(store);
         sender.send(()).unwrap();
         let dir = parent.path().join("store");
@@ -269,7 +269,7 @@ fn damaged_group(damage: impl Fn(&mut Vec<u8>, [usize; 4])) -> Result<(Vec<Strin
     let bed = Bed::new(Options::default());
     bed.hold_with(0, one("a", "0"));
     for (i, key) in ["b", "c", "d"].into_iter().enumerate() {
-        bed.put(i + 1, one(key, "1")).unwrap();
+        bed.write(i + 1, one(key, "1")).unwrap();
     }
     bed.disk.open_gate();
     bed.collect(4);

@@ -12,17 +12,18 @@ use rand::rngs::StdRng;
 
 use super::bed::*;
 use super::*;
+use crate::judge::Changed;
 use crate::record::Accepted;
 
 const EVERY: Duration = Duration::from_millis(100);
 
 fn accepted(first_version: u64) -> Accepted {
-    let entries = vec![(b"k".to_vec(), b"v".to_vec())];
-    Accepted {
-        entries,
-        bytes: 10,
-        first_version,
-    }
+    let change = Changed {
+        key: b"k".to_vec(),
+        value: Some(b"v".to_vec()),
+        expires_ms: 0,
+    };
+    Accepted::new(vec![change], (first_version, 0), Vec::new())
 }
 
 /// How many syncs there were since it was asked last.
@@ -88,7 +89,7 @@ fn paced() -> Options {
 fn a_put_is_answered_while_its_sync_still_waits() {
     let bed = Bed::new(paced());
     bed.disk.shut_gate();
-    let answer = bed.store.put_wait(one("a", "1")).unwrap();
+    let answer = bed.store.write_wait(one("a", "1")).unwrap();
     assert_eq!(answer.durability, Durability::Logged);
     bed.disk.wait_for_sync();
     bed.disk.open_gate();
@@ -104,13 +105,13 @@ fn a_sync_that_fails_between_puts_ends_writing() {
         fail_sync: true,
         ..Plan::default()
     });
-    bed.store.put_wait(one("a", "1")).unwrap();
+    bed.store.write_wait(one("a", "1")).unwrap();
     let until = Instant::now() + Duration::from_secs(60);
     while bed.store.read_only().is_none() {
         assert!(Instant::now() < until, "no sync was tried");
         std::thread::yield_now();
     }
-    assert_eq!(word(&bed.store.put_wait(one("b", "2"))), "read-only");
+    assert_eq!(word(&bed.store.write_wait(one("b", "2"))), "read-only");
     assert_eq!(contents(&bed.store), ["a=1@1"]);
     let (closed, store, _, _parent) = bed.reopen();
     assert!(matches!(closed, Err(Error::ReadOnly { .. })), "{closed:?}");

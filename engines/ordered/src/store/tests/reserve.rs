@@ -15,10 +15,10 @@ fn file_bytes(bed: &Bed) -> u64 {
 #[test]
 fn a_file_does_not_grow_with_each_group_and_ends_with_the_last_one() {
     let bed = Bed::new(Options::default());
-    bed.store.put_wait(one("k0", "value")).unwrap();
+    bed.store.write_wait(one("k0", "value")).unwrap();
     let (reserved, before) = (file_bytes(&bed), bed.disk.counts());
     for at in 1..10 {
-        bed.store.put_wait(one(&format!("k{at}"), "value")).unwrap();
+        bed.store.write_wait(one(&format!("k{at}"), "value")).unwrap();
     }
     assert_eq!(
         (file_bytes(&bed), bed.disk.counts().writes - before.writes),
@@ -39,7 +39,7 @@ fn a_segment_that_is_full_ends_with_its_last_group() {
     });
     let first = bed.last_segment();
     while bed.last_segment() == first {
-        bed.store.put_wait(one("key", "value")).unwrap();
+        bed.store.write_wait(one("key", "value")).unwrap();
         assert!(file_bytes(&bed) <= 300);
     }
     let record = put_record_bytes(&one("key", "value"));
@@ -55,7 +55,7 @@ fn a_segment_that_is_full_ends_with_its_last_group() {
 fn what_a_kill_leaves_is_read_up_to_the_zeros() {
     let bed = Bed::new(Options::default());
     for at in 0..3 {
-        bed.store.put_wait(one(&format!("k{at}"), "value")).unwrap();
+        bed.store.write_wait(one(&format!("k{at}"), "value")).unwrap();
     }
     let (bytes, expected) = (fs::read(bed.last_segment()).unwrap(), contents(&bed.store));
     let groups = SEGMENT_HEADER_BYTES + 3 * put_record_bytes(&one("k0", "value"));
@@ -69,7 +69,7 @@ fn what_a_kill_leaves_is_read_up_to_the_zeros() {
         assert_eq!((contents(&store), recovery.records), (expected.clone(), 3));
         assert_eq!(recovery.torn_tail.map_or(0, |tail| tail.bytes), torn as u64);
         assert_eq!(fs::metadata(&log).unwrap().len(), groups as u64);
-        store.put_wait(one("k3", "value")).unwrap();
+        store.write_wait(one("k3", "value")).unwrap();
         store.close().unwrap();
         let (store, recovery) = Store::open(killed.path(), Options::default()).unwrap();
         assert_eq!((store.len(), recovery.torn_tail), (4, None));
@@ -85,7 +85,7 @@ fn a_group_that_fits_a_full_disk_is_kept_though_no_zeros_do() {
             bytes_left: Some(put_record_bytes(&put) + left),
             ..Plan::default()
         });
-        bed.store.put_wait(put).unwrap();
+        bed.store.write_wait(put).unwrap();
     }
     let expected = contents(&bed.store);
     let (closed, store, recovery, _parent) = bed.reopen();
@@ -99,7 +99,7 @@ fn groups_that_came_over_zeros_which_were_read_are_no_damage() {
     let bed = Bed::new(Options::default());
     let mut bytes = Vec::new();
     for at in 0..5 {
-        bed.store.put_wait(one(&format!("k{at}"), "value")).unwrap();
+        bed.store.write_wait(one(&format!("k{at}"), "value")).unwrap();
         bytes.push(fs::read(bed.last_segment()).unwrap());
     }
     let read = tempfile::tempdir().unwrap();

@@ -14,6 +14,7 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::*;
+use crate::Put;
 use millpond_wal::faults::recording::{Event, Recording};
 use millpond_wal::faults::survival::{End, Left, Survival, lay_out};
 
@@ -45,12 +46,12 @@ enum Told {
     Unknown,
 }
 
-fn told(answer: Result<PutOutcome, PutError>) -> Told {
+fn told(answer: Result<Written, WriteError>) -> Told {
     match answer {
         Ok(outcome) => Told::Versions(outcome.versions),
-        Err(PutError::Conflict { key, found, .. }) => Told::Conflict { key, found },
-        Err(PutError::Storage(_) | PutError::ReadOnly(_)) => Told::Unwritten,
-        Err(PutError::OutcomeUnknown(_)) => Told::Unknown,
+        Err(WriteError::Conflict { key, found, .. }) => Told::Conflict { key, found },
+        Err(WriteError::Storage(_) | WriteError::ReadOnly(_)) => Told::Unwritten,
+        Err(WriteError::OutcomeUnknown(_)) => Told::Unknown,
         Err(other) => panic!("{other}"),
     }
 }
@@ -188,6 +189,7 @@ fn random_put(rng: &mut StdRng, number: usize) -> Put {
         entries,
         if_version: None,
         if_absent: rng.random_ratio(1, 4),
+        ttl_ms: None,
     }
 }
 
@@ -288,7 +290,7 @@ impl Round {
             recording.note(Note::Put(number));
             let noting = recording.clone();
             let done = move |answer| noting.note(Note::Told(number, told(answer)));
-            store.put(put, Box::new(done)).unwrap();
+            store.write(put, Box::new(done)).unwrap();
             number
         };
         let answers = |events: &[Event<Note>], from: usize| {

@@ -1,0 +1,175 @@
+//! Writes of a store without a log, which their callers' threads make themselves.
+//!
+//! Large ones still go by the queue, so that no net thread stands over them. Invariants: while a write looks at keys and changes them nobody
+//! else changes any; the versions of a key ascend.
+
+use std::iter;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use millpond_wal::{Queue, Work as _};
+
+use crate::error::WriteError;
+use crate::index::{Index, entry_bytes};
+use crate::judge::{Judge, Refusal};
+use crate::record::Accepted;
+use crate::sweep::Sweep;
+use crate::tree::Content;
+use crate::write::{Write, Written};
+use crate::{Durability, Error};
+
+/// A larger write goes by the queue.
+const AT_ONCE_BYTES_MAX: usize = 64 << 10;
+/// Threads that put at the same time without a wait for each other, mostly.
+const GATES: usize = 16;
+/// How often it is looked whether there are entries that expire by now.
+const LOOKED_FOR_EVERY: Duration = Duration::from_secs(1);
+
+/// The gate of this thread in every store.
+static NEXT_GATE: AtomicUsize = AtomicUsize::new(0);
+thread_local! {
+    static GATE: usize = NEXT_GATE.fetch_add(1, Ordering::Relaxed) % GATES;
+}
+
+/// Held by whoever writes: one gate by a put that looks at nothing, all of them by others. Two lines, as processors fetch them in pairs.
+#[derive(Default)]
+#[repr(align(128))]
+struct Gate(Mutex<()>);
+
+impl Gate {
+    fn enter(&self) -> MutexGuard<'_, ()> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The content of a store without a log.
+pub(crate) struct Memory {
+    index: Arc<Index>,
+    /// Memory that the entries may take.
+    bytes_max: Option<u64>,
+    next_version: AtomicU64,
+    gates: [Gate; GATES],
+    is_closed: AtomicBool,
+    /// Writes of the queue that are not answered yet: nobody overtakes them, or stands at the gates for them.
+    queued: AtomicUsize,
+}
+
+impl Memory {
+    pub fn new(index: Arc<Index>, bytes_max: Option<u64>) -> Memory {
+        Memory {
+            index,
+            bytes_max,
+            next_version: AtomicU64::new(1),
+            gates: Default::default(),
+            is_closed: AtomicBool::new(false),
+            queued: AtomicUsize::new(0),
+        }
+    }
+
+    /// Makes no more writes at once: the queue says why.
+    pub fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+    }
+
+    /// Makes the writes of the queue until it is closed and empty.
+    pub fn run(&self, queue: &Queue<Write>) -> Result<(), Error> {
+        let mut sweep = Sweep::default();
+        let next = |sweep: &Sweep| {
+            // Nobody wakes it for the first entry that expires.
+            let wait = sweep.wait(&self.index).unwrap_or(LOOKED_FOR_EVERY);
+            queue.take_within(AT_ONCE_BYTES_MAX, wait)
+        };
+        while let Some(group) = next(&sweep) {
+            for pending in group {
+                let result = self.write(pending.work);
+                pending.reply.send(result);
+                self.left_queue();
+            }
+            self.sweep(&mut sweep);
+        }
+        Ok(())
+    }
+
+    fn sweep(&self, sweep: &mut Sweep) {
+        if !sweep.is_due(&self.index) {
+            return;
+        }
+        let _entered = self.gates.each_ref().map(Gate::enter);
+        let expired = sweep.due(&self.index);
+        if !expired.is_empty() {
+            let first_version = self
+                .next_version
+                .fetch_add(expired.len() as u64, Ordering::Relaxed);
+            let accepted = Accepted::new(expired, (first_version, 0), Vec::new());
+            self.index.apply(accepted.changes());
+        }
+    }
+
+    /// A write is about to go by the queue.
+    pub fn joins_queue(&self) {
+        self.queued.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// It was made, or not taken in.
+    pub fn left_queue(&self) {
+        self.queued.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Makes a write, unless it has to go by the queue.
+    pub fn write_at_once(&self, write: Write) -> Result<Result<Written, WriteError>, Write> {
+        let is_queued = self.queued.load(Ordering::Acquire) > 0 || write.bytes() > AT_ONCE_BYTES_MAX;
+        if is_queued || self.is_closed.load(Ordering::Acquire) {
+            return Err(write);
+        }
+        if let Write::Put(put) = &write
+            && let ([(key, value)], false) = (put.entries.as_slice(), put.is_conditional())
+            && let Some(version) = self.put(key, value, put.ttl_ms)
+        {
+            return Ok(Ok(Written {
+                versions: vec![version],
+                effects: Vec::new(),
+                durability: Durability::Memory,
+            }));
+        }
+        Ok(self.write(write))
+    }
+
+    /// Puts a key whatever it has; `None` where that may take more memory than there is.
+    fn put(&self, key: &[u8], value: &[u8], ttl_ms: Option<u64>) -> Option<u64> {
+        let content = Content {
+            key,
+            value,
+            version: 0,
+            expires_ms: self.index.expires_ms(ttl_ms),
+        };
+        let gate = self.gates.get(GATE.with(|gate| *gate))?;
+        let _entered = gate.enter();
+        let bytes = entry_bytes(key.len(), value.len(), content.expires_ms);
+        self.index.reserve(bytes, self.bytes_max).then(|| {
+            self.index
+                .put_reserved(content, || self.next_version.fetch_add(1, Ordering::Relaxed))
+        })
+    }
+
+    /// Makes any write, beside no other.
+    fn write(&self, write: Write) -> Result<Written, WriteError> {
+        let _entered = self.gates.each_ref().map(Gate::enter);
+        let next_version = self.next_version.load(Ordering::Relaxed);
+        let mut judge = Judge::new(&self.index, self.bytes_max, next_version, iter::once(&write));
+        judge.judge(write);
+        let (verdicts, next_version) = judge.finish();
+        self.next_version.store(next_version, Ordering::Relaxed);
+        let mut written = Err(WriteError::Empty);
+        for verdict in verdicts {
+            written = match verdict {
+                Ok(accepted) => {
+                    self.index.apply(accepted.changes());
+                    Ok(accepted.written(Durability::Memory))
+                }
+                Err(Refusal { error, .. }) => Err(error),
+            };
+        }
+        written
+    }
+}

@@ -1,0 +1,154 @@
+//! Entries that expire: nobody sees them from that moment on, and they are removed for good.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::{Duration, Instant};
+
+use super::bed::{Bed, one};
+use super::*;
+use crate::{Batch, Effect, Operation, Put};
+
+fn lasting(key: &str, ttl_ms: u64) -> Put {
+    Put {
+        ttl_ms: Some(ttl_ms),
+        ..one(key, "v")
+    }
+}
+
+fn skip(store: &Store, ms: u64) {
+    store.handle.index.clock().skip(ms);
+}
+
+/// An hour, so that no test takes so long.
+const HOUR: u64 = 3_600_000;
+
+fn expire(key: &str, ttl_ms: Option<u64>) -> Batch {
+    let key = key.into();
+    Batch::of(vec![Operation::Expire { key, ttl_ms }])
+}
+
+fn keys(store: &Store, reverse: bool) -> Vec<String> {
+    let mut found = Vec::new();
+    let scan = Scan {
+        limit: usize::MAX,
+        reverse,
+        ..Scan::default()
+    };
+    store.scan(&scan, &mut |key, _| {
+        found.push(String::from_utf8(key.to_vec()).unwrap())
+    });
+    found
+}
+
+fn wait_for_len(store: &Store, len: usize) {
+    let until = Instant::now() + Duration::from_secs(60);
+    while store.len() != len {
+        assert!(Instant::now() < until, "{} keys", store.len());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn check_nobody_sees_what_expired(store: &Store) {
+    store.write_wait(lasting("a", HOUR)).unwrap();
+    store.write_wait(lasting("b", 3 * HOUR)).unwrap();
+    store.write_wait(one("c", "v")).unwrap();
+    store.write_wait(lasting("d", HOUR)).unwrap();
+    store.write_wait(one("d", "for good again")).unwrap();
+    assert_eq!(store.handle.index.expiring(), 2);
+    skip(store, 2 * HOUR);
+    assert_eq!(store.get(b"a"), None);
+    assert!(store.get(b"b").unwrap().expires_ms.is_some());
+    let many = store.get_many(&[b"a", b"b", b"d"], 100).unwrap();
+    assert_eq!(many.iter().filter(|found| found.is_some()).count(), 2);
+    assert_eq!(keys(store, false), ["b", "c", "d"]);
+    assert_eq!(keys(store, true), ["d", "c", "b"]);
+    wait_for_len(store, 3);
+    // It is as if it had never been.
+    let again = Put {
+        if_absent: true,
+        ..lasting("a", HOUR)
+    };
+    store.write_wait(again).unwrap();
+    assert_eq!(
+        store.write_wait(expire("b", None)).unwrap().effects,
+        [Effect::WasThere(true)]
+    );
+    skip(store, 2 * HOUR);
+    assert_eq!(
+        store.write_wait(expire("a", None)).unwrap().effects,
+        [Effect::WasThere(false)]
+    );
+    wait_for_len(store, 3);
+    assert_eq!(
+        (keys(store, false).join(""), store.handle.index.expiring()),
+        ("bcd".into(), 0)
+    );
+    assert_eq!(
+        store.memory_bytes(),
+        3 * 48 + 3 + 2 + "for good again".len() as u64
+    );
+}
+
+#[test]
+fn nobody_sees_what_expired_in_memory() {
+    check_nobody_sees_what_expired(&Store::in_memory(Options::default()));
+}
+
+#[test]
+fn nobody_sees_what_expired_nor_after_a_restart() {
+    let bed = Bed::new(Options::default());
+    check_nobody_sees_what_expired(&bed.store);
+    let (closed, store, recovery, _parent) = bed.reopen();
+    closed.unwrap();
+    assert_eq!((keys(&store, false).join(""), recovery.keys), ("bcd".into(), 3));
+}
+
+#[test]
+fn a_clock_that_was_set_back_revives_nothing() {
+    let bed = Bed::new(Options::default());
+    // As if the system's clock had been two hours ahead.
+    skip(&bed.store, 2 * HOUR);
+    bed.store.write_wait(lasting("a", HOUR)).unwrap();
+    skip(&bed.store, 2 * HOUR);
+    bed.store.write_wait(lasting("b", HOUR)).unwrap();
+    let (closed, store, ..) = bed.reopen();
+    closed.unwrap();
+    assert_eq!(keys(&store, false), ["b"]);
+}
+
+#[test]
+fn an_increment_keeps_the_time_unless_it_says_another() {
+    let store = Store::in_memory(Options::default());
+    let add = |ttl_ms| {
+        let operations = vec![
+            Operation::Increment {
+                key: b"n".to_vec(),
+                by: 1,
+                ttl_ms,
+            },
+            Operation::Get { key: b"n".to_vec() },
+        ];
+        let effects = store.write_wait(Batch::of(operations)).unwrap().effects;
+        match effects.as_slice() {
+            [Effect::Incremented { value, .. }, Effect::Found(Some(found))] => (*value, found.expires_ms),
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(add(None), (1, None));
+    let (two, first) = add(Some(HOUR));
+    assert_eq!((two, add(None)), (2, (3, first)));
+    let (four, second) = add(Some(3 * HOUR));
+    assert!(four == 4 && second > first);
+    skip(&store, 2 * HOUR);
+    assert_eq!(add(None), (5, second));
+    skip(&store, 2 * HOUR);
+    assert_eq!(add(None), (1, None));
+}
+
+#[test]
+fn no_time_at_all_is_refused() {
+    let store = Store::in_memory(Options::default());
+    for write in [Write::from(lasting("a", 0)), expire("a", Some(0)).into()] {
+        let error = store.write_wait(write).unwrap_err();
+        assert!(matches!(error, WriteError::NoTime), "{error}");
+    }
+}

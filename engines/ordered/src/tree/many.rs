@@ -1,0 +1,120 @@
+//! Several keys read at once: their ways through the tree are gone side by side, so that their cache misses overlap, and what is found
+//! was there at one moment.
+
+use millpond_prefetch::prefetch;
+
+use super::cell::Cell;
+use super::held::Held;
+use super::node::{Seen, pause};
+use super::{Again, LEAF, Tree};
+
+/// Keys whose ways are gone side by side: about as many misses as a core has under way at once.
+const SIDE_BY_SIDE: usize = 12;
+/// Times that keys are read anew before their leaves are locked.
+const TRIES: usize = 16;
+
+/// Who reads several entries.
+pub(crate) trait ReadMany {
+    /// Reading begins, or begins anew: nothing of what was read before counts.
+    fn begin(&mut self);
+    /// The entry of the key at a place, where there is one. Until all is read it may be one that is changed meanwhile.
+    fn read(&mut self, at: usize, cell: Option<&Cell<'_>>);
+}
+
+impl Tree {
+    /// Reads the entries of keys as all of them are at one moment.
+    pub fn get_many<K: AsRef<[u8]>>(&self, keys: &[K], reader: &mut impl ReadMany) {
+        let mut turns = 0;
+        for _ in 0..TRIES {
+            if self.try_many(keys, reader).is_ok() {
+                return;
+            }
+            pause(&mut turns);
+        }
+        self.lock_many(keys, reader);
+    }
+
+    fn try_many<K: AsRef<[u8]>>(&self, keys: &[K], reader: &mut impl ReadMany) -> Result<(), Again> {
+        reader.begin();
+        let mut all: Vec<Seen<'_>> = Vec::with_capacity(keys.len());
+        for keys in keys.chunks(SIDE_BY_SIDE) {
+            let first = all.len();
+            self.descend_many(keys, &mut all)?;
+            let leaves = all.get_mut(first..).unwrap_or_default();
+            for (at, (key, seen)) in (first..).zip(keys.iter().zip(leaves)) {
+                let key = key.as_ref();
+                while seen.node.is_left_of(&self.heap, key) {
+                    *seen = self.step(*seen, seen.node.right())?;
+                }
+                let leaf = seen.node.leaf();
+                let found = leaf.find(&self.heap, key).ok();
+                reader.read(at, found.and_then(|place| leaf.cell(&self.heap, place)).as_ref());
+            }
+        }
+        all.iter().all(Seen::is_still).then_some(()).ok_or(Again)
+    }
+
+    /// Adds the leaf of each key, or a leaf to the left of it.
+    fn descend_many<'t, K: AsRef<[u8]>>(&'t self, keys: &[K], all: &mut Vec<Seen<'t>>) -> Result<(), Again> {
+        let first = all.len();
+        let root = self.node(self.root.load(std::sync::atomic::Ordering::Acquire));
+        let root = root.ok_or(Again)?.seen();
+        all.resize(first + keys.len(), root);
+        let ways = all.get_mut(first..).unwrap_or_default();
+        let mut next = [0; SIDE_BY_SIDE];
+        loop {
+            let mut is_there = true;
+            for ((key, seen), next) in keys.iter().zip(&*ways).zip(&mut next) {
+                *next = self.next_below(seen, key.as_ref())?;
+                is_there &= *next == seen.node.id;
+            }
+            if is_there {
+                break;
+            }
+            for (seen, next) in ways.iter_mut().zip(next) {
+                if next != seen.node.id {
+                    *seen = self.step(*seen, Some(next))?;
+                }
+            }
+        }
+        for (key, seen) in keys.iter().zip(&*ways) {
+            seen.node.leaf().prefetch_entry(key.as_ref());
+        }
+        Ok(())
+    }
+
+    /// The node to go on to, whose memory is on its way then; a leaf itself.
+    fn next_below(&self, seen: &Seen<'_>, key: &[u8]) -> Result<u64, Again> {
+        let node = seen.node;
+        if node.level() == 0 {
+            return Ok(node.id);
+        }
+        let next = if node.is_left_of(&self.heap, key) {
+            node.right().ok_or(Again)?
+        } else {
+            let inner = node.inner();
+            inner.child(inner.separators_up_to(&self.heap, key))
+        };
+        if let Some(to) = self.node(next) {
+            match next & LEAF {
+                0 => to.inner().lines().for_each(prefetch),
+                _ => to.leaf().lines().for_each(prefetch),
+            }
+        }
+        Ok(next)
+    }
+
+    /// The same where leaves change all the time: writers wait.
+    fn lock_many<K: AsRef<[u8]>>(&self, keys: &[K], reader: &mut impl ReadMany) {
+        let mut sorted: Vec<(usize, &[u8])> = keys.iter().map(AsRef::as_ref).enumerate().collect();
+        sorted.sort_by_key(|(_, key)| *key);
+        reader.begin();
+        let mut held = Held::default();
+        for (at, key) in sorted {
+            let leaf = self.hold(&mut held, key).leaf();
+            let found = leaf.find(&self.heap, key).ok();
+            reader.read(at, found.and_then(|place| leaf.cell(&self.heap, place)).as_ref());
+        }
+        held.nodes.iter().for_each(|node| node.unlock_unchanged());
+    }
+}

@@ -1,0 +1,84 @@
+//! `ordered.batch`, answered by the store's log.
+//! Its invariants: the answer has a result for each operation, in the call's order; a batch that reads more than an answer may hold is
+//! refused before anything is written.
+
+use crate::Served;
+use crate::ordered_write::{Asked, ENTRY_BYTES, hand_over};
+use millpond_catalog::Catalog;
+use millpond_engines_ordered::{Batch, Effect, Operation, Written};
+use millpond_wire_payload::{Encoder, Payload};
+use millpond_wire_schema::{Field as _, Method as _, OrderedBatch, Status, ordered_batch as schema};
+
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+    let (decoded, reserved) = schema::Call::decode(payload)?;
+    let bytes = decoded.operations.iter().map(bytes_of);
+    let asked = Asked {
+        name: OrderedBatch::NAME,
+        table: decoded.table.as_deref(),
+        bytes: bytes.map(|bytes| bytes + ENTRY_BYTES).sum(),
+    };
+    let read_bytes_max = call.calls.answer_bytes_max / 2;
+    let batch = || {
+        let operations = decoded.operations.into_iter().map(operation).collect();
+        Batch {
+            read_bytes_max,
+            ..Batch::of(operations)
+        }
+        .into()
+    };
+    let answer = |written: Written, out: &mut Encoder<'_>| {
+        let answer = schema::Answer {
+            results: written.effects.into_iter().map(effect).collect(),
+            durability: written.durability.as_str().into(),
+        };
+        schema::Answer::write(&answer, out);
+    };
+    hand_over(catalog, call, &reserved, &asked, (batch, answer))
+}
+
+fn bytes_of(operation: &schema::Operation<'_>) -> usize {
+    match operation {
+        schema::Operation::Get(key)
+        | schema::Operation::Remove(key, _)
+        | schema::Operation::Increment(key, ..)
+        | schema::Operation::Expire(key, _) => key.len(),
+        schema::Operation::Put(key, value, _) => key.len() + value.len(),
+    }
+}
+
+fn operation(operation: schema::Operation<'_>) -> Operation {
+    match operation {
+        schema::Operation::Get(key) => Operation::Get {
+            key: key.into_owned(),
+        },
+        schema::Operation::Put(key, value, options) => Operation::Put {
+            key: key.into_owned(),
+            value: value.into_owned(),
+            if_version: options.if_version,
+            if_absent: options.if_absent,
+            ttl_ms: options.ttl_ms,
+        },
+        schema::Operation::Remove(key, options) => Operation::Remove {
+            key: key.into_owned(),
+            if_version: options.if_version,
+        },
+        schema::Operation::Increment(key, by, options) => Operation::Increment {
+            key: key.into_owned(),
+            by,
+            ttl_ms: options.ttl_ms,
+        },
+        schema::Operation::Expire(key, options) => Operation::Expire {
+            key: key.into_owned(),
+            ttl_ms: options.ttl_ms,
+        },
+    }
+}
+
+fn effect(effect: Effect) -> schema::Effect<'static> {
+    match effect {
+        Effect::Found(found) => schema::Effect::Value(found.map(|found| found.value.into())),
+        Effect::Put(version) => schema::Effect::Number(version.cast_signed()),
+        Effect::WasThere(was_there) => schema::Effect::WasThere(was_there),
+        Effect::Incremented { value, .. } => schema::Effect::Number(value),
+    }
+}

@@ -1,0 +1,132 @@
+//! What the methods that change a store have in common: a write is handed to the store's log, and answered when it is as durable as
+//! configured.
+//! Its invariant: "ok" is said only by the log's own callback.
+
+use crate::{Served, store};
+use millpond_calls::Spent;
+use millpond_catalog::Catalog;
+use millpond_engines_ordered::{Write, WriteError, Written};
+use millpond_wire_payload::{Encoder, Reserved};
+use millpond_wire_schema::{Code, Status};
+use std::sync::Arc;
+
+/// What an entry or an operation takes beside its bytes while it waits for the log.
+pub(crate) const ENTRY_BYTES: usize = 128;
+
+/// A call that writes, as far as it is known before its write is made.
+pub(crate) struct Asked<'r> {
+    /// Its method.
+    pub name: &'static str,
+    /// The store; the default one when absent.
+    pub table: Option<&'r str>,
+    /// What its write takes while it waits.
+    pub bytes: usize,
+}
+
+/// Takes the call in, hands its write over, and answers what `answer` writes of its end.
+pub(crate) fn hand_over<A>(
+    catalog: &Catalog,
+    call: &mut Served<'_>,
+    reserved: &Reserved<'_>,
+    asked: &Asked<'_>,
+    (write, answer): (impl FnOnce() -> Write, A),
+) -> Result<(), Status>
+where
+    A: FnOnce(Written, &mut Encoder<'_>) + Send + 'static,
+{
+    call.deadline(reserved.deadline_ms)?;
+    let store = store(catalog, asked.table)?;
+    let permit = call.calls.admission.enter_holding(asked.bytes)?;
+    let write = write();
+    let failures = Arc::clone(&catalog.store_failures);
+    call.set_base64(reserved.base64);
+    let mut call = call.detach(Some(permit), reserved.trace)?;
+    let method = asked.name;
+    let done = move |result: Result<Written, WriteError>| match result {
+        Ok(written) => {
+            let ready = call.ready(Spent::default());
+            tracing::debug!(
+                method,
+                us = ready.saturating_duration_since(call.arrival.received).as_micros() as u64,
+                "answered"
+            );
+            call.ok(|out| answer(written, out));
+        }
+        Err(error) => {
+            failures.note(&error);
+            call.refuse(&status_of(&error));
+        }
+    };
+    if let Err(busy) = store.write(write, Box::new(done)) {
+        (busy.done)(Err(*busy.error));
+    }
+    Ok(())
+}
+
+fn status_of(error: &WriteError) -> Status {
+    let code = match error {
+        WriteError::Conflict { .. } => Code::Conflict,
+        WriteError::TooLarge { .. } => Code::TooLarge,
+        WriteError::Empty
+        | WriteError::NoTime
+        | WriteError::NotANumber { .. }
+        | WriteError::Overflow { .. } => Code::BadArgument,
+        WriteError::Full { .. } => Code::Full,
+        WriteError::QueueFull { .. } | WriteError::QueueStands { .. } => Code::Overloaded,
+        // The store's bound is the server's (`Config::resources`).
+        WriteError::QueueBytesFull { waiting, bytes, max } => {
+            let ex = format!(
+                "writes that wait for the store hold {waiting} bytes already, this one has {bytes}, and {max} are allowed; try again \
+                 later, write less at once, or raise server.in_flight_bytes_max"
+            );
+            return Status::new(Code::Overloaded, ex);
+        }
+        WriteError::Closed => Code::Stopping,
+        // The client's answer names no file of this machine.
+        WriteError::ReadOnly(_) | WriteError::Storage(_) => {
+            return Status::new(
+                Code::StorageFailed,
+                "the store cannot write its log, so nothing was written; see the server's log",
+            );
+        }
+        WriteError::OutcomeUnknown(_) => {
+            return Status::new(
+                Code::OutcomeUnknown,
+                "the store's log failed, and whether it was written is unknown: it is not visible, and may be after a \
+                 restart; repeat it only with if_version or if_absent, or where twice does no harm; see the server's log",
+            );
+        }
+        _ => Code::StorageFailed,
+    };
+    Status::new(code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_queue_names_what_bounds_it() {
+        let check = |error: WriteError, words: &[&str]| {
+            let status = status_of(&error);
+            assert_eq!(status.code, Code::Overloaded);
+            assert!(words.iter().all(|word| status.ex.contains(word)), "{}", status.ex);
+        };
+        check(
+            WriteError::QueueFull { max: 7 },
+            &["7 writes wait", "raise queue_max"],
+        );
+        let bytes = WriteError::QueueBytesFull {
+            waiting: 90,
+            bytes: 20,
+            max: 100,
+        };
+        check(bytes, &["90 bytes", "server.in_flight_bytes_max"]);
+        let stands = WriteError::QueueStands {
+            waiting: 90,
+            bytes: 20,
+            max: 100,
+        };
+        check(stands, &["90 bytes", "100 are allowed until it has drained"]);
+    }
+}
