@@ -46,14 +46,18 @@ fn put(scene: &Scene<'_>, connection: &mut Connection, writer: u64, random: &mut
         return conflict(scene, connection, again);
     }
     let number = scene.ledger.begin(writer);
-    let came = connection.call("ordered.put", json!({"entries": entries(writer, number)}));
+    let is_batch = random.random_ratio(1, 3);
+    let came = match is_batch {
+        true => connection.call("ordered.batch", json!({"operations": operations(writer, number)})),
+        false => connection.call("ordered.put", json!({"entries": entries(writer, number)})),
+    };
     let front = connection.front();
     let (state, goes_on) = match came {
         Came::Answer(_, Answer::Good(answer)) => {
             Tally::add(&scene.tally.answered, 1);
             Tally::add(&scene.tally.puts, 1);
             scene.puts.fetch_add(1, Ordering::SeqCst);
-            check_answer(scene, &answer);
+            check_answer(scene, &answer, is_batch);
             (State::There, true)
         }
         Came::Answer(_, Answer::Error(code, ex)) => {
@@ -85,9 +89,34 @@ fn put(scene: &Scene<'_>, connection: &mut Connection, writer: u64, random: &mut
     goes_on
 }
 
-fn check_answer(scene: &Scene<'_>, answer: &Value) {
-    let versions = answer["versions"].as_array().map_or(0, Vec::len);
-    if versions != 4 || answer["durability"] != "synced" {
+/// The entries of a put as a batch, which removes a key that nobody has and reads its last entry.
+fn operations(writer: u64, number: u64) -> Vec<Value> {
+    let entries = entries(writer, number);
+    let last = entries.last().map(|[key, _]| json!(["get", key]));
+    let puts = entries.iter().map(|[key, value]| json!(["put", key, value]));
+    let removal = json!(["remove", format!("none/{writer}")]);
+    [removal].into_iter().chain(puts).chain(last).collect()
+}
+
+fn check_answer(scene: &Scene<'_>, answer: &Value, is_batch: bool) {
+    let is_right = match (
+        is_batch,
+        answer["versions"].as_array(),
+        answer["results"].as_array(),
+    ) {
+        (false, Some(versions), _) => versions.len() == 4,
+        (true, _, Some(results)) => match results.as_slice() {
+            [removed, puts @ .., read] => {
+                *removed == json!(false)
+                    && puts.len() == 4
+                    && puts.iter().all(Value::is_u64)
+                    && !read.is_null()
+            }
+            _ => false,
+        },
+        _ => false,
+    };
+    if !is_right || answer["durability"] != "synced" {
         scene.tell(
             Broken::Answer,
             format!("a put of four keys was answered {answer}"),
