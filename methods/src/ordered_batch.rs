@@ -6,7 +6,7 @@ use crate::Served;
 use crate::ordered_write::{Asked, ENTRY_BYTES, hand_over};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Batch, Effect, Operation, Written};
-use millpond_wire_payload::{Encoder, Payload};
+use millpond_wire_payload::{Encoder, Encoding, Payload};
 use millpond_wire_schema::{Field as _, Method as _, OrderedBatch, Status, ordered_batch as schema};
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
@@ -17,7 +17,12 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         table: decoded.table.as_deref(),
         bytes: bytes.map(|bytes| bytes + ENTRY_BYTES).sum(),
     };
-    let read_bytes_max = call.calls.answer_bytes_max / 2;
+    // In JSON a byte may be a number of three digits and a comma.
+    let share = match call.asked.encoding {
+        Encoding::Json if !reserved.base64 => 8,
+        Encoding::Json | Encoding::Msgpack => 2,
+    };
+    let read_bytes_max = call.calls.answer_bytes_max / share;
     let batch = || {
         let operations = decoded.operations.into_iter().map(operation).collect();
         Batch {

@@ -7,6 +7,7 @@ use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Batch, Effect, Operation, Written};
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Field as _, Method as _, OrderedExpire, Status, ordered_expire as schema};
+use std::collections::HashSet;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, reserved) = schema::Call::decode(payload)?;
@@ -21,7 +22,10 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             key: key.into_owned(),
             ttl_ms,
         };
-        let operations = decoded.keys.into_iter().map(expire).collect();
+        // A key that is named twice counts once.
+        let mut named = HashSet::new();
+        let keys = decoded.keys.into_iter().filter(|key| named.insert(key.clone()));
+        let operations = keys.map(expire).collect();
         Batch::of(operations).into()
     };
     let answer = |written: Written, out: &mut Encoder<'_>| {

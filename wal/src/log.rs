@@ -243,6 +243,7 @@ impl Log {
         self.buffer.shrink_to(BUFFER_KEPT_BYTES_MAX);
         let numbers = (self.next_sequence..).zip(0..);
         for (body, (sequence, group_index)) in group.iter().zip(numbers) {
+            debug_assert!(body.bytes() <= self.format.body_bytes_max, "no reader takes it");
             let place = Place {
                 marker: self.segment.marker,
                 sequence,

@@ -57,7 +57,7 @@ impl Committer {
         let Some(log) = self.log.as_mut().filter(|_| is_writable) else {
             return;
         };
-        let accepted = Accepted::new(expired, (self.next_version, 0), Vec::new());
+        let accepted = Accepted::expired(expired, (self.next_version, self.index.clock().now_ms()));
         // Where the log fails they stay, and are looked at again.
         if log.append(&[&accepted]).is_ok() {
             self.next_version += accepted.changes.len() as u64;

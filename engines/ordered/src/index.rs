@@ -21,6 +21,11 @@ pub struct Versioned {
 }
 
 impl Versioned {
+    /// Whether it has not expired by then.
+    fn lasts(&self, now_ms: u64) -> bool {
+        !is_over(now_ms, self.expires_ms.unwrap_or_default())
+    }
+
     fn of(cell: &Cell<'_>) -> Versioned {
         let mut value = Vec::new();
         cell.copy_value(&mut value);
@@ -37,6 +42,12 @@ impl Versioned {
 pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 48;
 /// Entries of a scan that are one view, at least.
 const SCAN_ENTRIES: usize = 1024;
+/// Entries of a short scan that are one view where some may have expired.
+const PASSED_AT_ONCE: usize = 64;
+/// Entries that have expired and that one scan passes over: it ends there, with a cursor.
+const PASSED_MAX: usize = 64 << 10;
+/// Bytes of keys that have expired and are removed by one record.
+const EXPIRED_BYTES_MAX: usize = 1 << 20;
 
 /// Memory that an entry of these lengths takes.
 pub(crate) fn entry_bytes(key: usize, value: usize, expires_ms: u64) -> u64 {
@@ -44,15 +55,15 @@ pub(crate) fn entry_bytes(key: usize, value: usize, expires_ms: u64) -> u64 {
 }
 
 /// The values of several keys, as far as they may be copied.
-struct Values<'i> {
-    clock: &'i Clock,
+struct Values {
+    now_ms: u64,
     count: usize,
     bytes_max: usize,
     bytes: usize,
     found: Vec<Option<Versioned>>,
 }
 
-impl ReadMany for Values<'_> {
+impl ReadMany for Values {
     fn begin(&mut self) {
         self.bytes = 0;
         self.found.clear();
@@ -60,7 +71,7 @@ impl ReadMany for Values<'_> {
     }
 
     fn read(&mut self, at: usize, cell: Option<&Cell<'_>>) {
-        let cell = cell.filter(|cell| !is_over(self.clock, cell.expires_ms));
+        let cell = cell.filter(|cell| !is_over(self.now_ms, cell.expires_ms));
         let (Some(place), Some(cell)) = (self.found.get_mut(at), cell) else {
             return;
         };
@@ -71,9 +82,9 @@ impl ReadMany for Values<'_> {
     }
 }
 
-/// Whether that moment has come, of an entry that expires.
-fn is_over(clock: &Clock, expires_ms: u64) -> bool {
-    expires_ms != 0 && expires_ms <= clock.now_ms()
+/// Whether an entry has expired by then.
+fn is_over(now_ms: u64, expires_ms: u64) -> bool {
+    (1..=now_ms).contains(&expires_ms)
 }
 
 pub(crate) struct Index {
@@ -116,12 +127,27 @@ impl Index {
 
     /// Entries that expire, those that have and are not removed yet among them.
     pub fn expiring(&self) -> u64 {
-        self.expiring.load(Ordering::Relaxed)
+        // Two who write a key at once may count in another order than they wrote.
+        self.expiring
+            .load(Ordering::Relaxed)
+            .cast_signed()
+            .max(0)
+            .cast_unsigned()
     }
 
     pub fn get(&self, key: &[u8]) -> Option<Versioned> {
         let found = self.tree.get(key, Versioned::of)?;
-        (!is_over(&self.clock, found.expires_ms.unwrap_or_default())).then_some(found)
+        match found.expires_ms {
+            None => Some(found),
+            Some(_) => Some(found).filter(|found| found.lasts(self.clock.now_ms())),
+        }
+    }
+
+    /// The same as it is at a moment.
+    pub fn get_at(&self, key: &[u8], now_ms: u64) -> Option<Versioned> {
+        self.tree
+            .get(key, Versioned::of)
+            .filter(|found| found.lasts(now_ms))
     }
 
     /// The same of several keys, all at one moment; how many bytes their values have where these are more than `bytes_max`.
@@ -131,7 +157,7 @@ impl Index {
         bytes_max: usize,
     ) -> Result<Vec<Option<Versioned>>, usize> {
         let mut values = Values {
-            clock: &self.clock,
+            now_ms: self.clock.now_ms(),
             count: keys.len(),
             bytes_max,
             bytes: 0,
@@ -144,10 +170,10 @@ impl Index {
         }
     }
 
-    /// The key's version, 0 if absent.
-    pub fn version(&self, key: &[u8]) -> u64 {
+    /// The key's version at a moment, 0 if absent.
+    pub fn version_at(&self, key: &[u8], now_ms: u64) -> u64 {
         let found = self.tree.get(key, |cell| (cell.version, cell.expires_ms));
-        let found = found.filter(|(_, expires_ms)| !is_over(&self.clock, *expires_ms));
+        let found = found.filter(|(_, expires_ms)| !is_over(now_ms, *expires_ms));
         found.map_or(0, |(version, _)| version)
     }
 
@@ -173,9 +199,10 @@ impl Index {
         bytes.unwrap_or_default()
     }
 
-    /// The keys from one on whose entries have expired: so many are looked at, and the key from which on there are more.
+    /// The keys from one on whose entries have expired, as many as one record may remove: so many are looked at, and the key from which
+    /// on there are more.
     pub fn expired(&self, from: &[u8], looked_at_max: usize) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
-        let (mut found, mut left, mut next) = (Vec::new(), looked_at_max, None);
+        let (mut found, mut bytes, mut left, mut next) = (Vec::new(), 0, looked_at_max, None);
         let now_ms = self.clock.now_ms();
         let span = Span {
             start: from,
@@ -184,12 +211,13 @@ impl Index {
             keys_only: true,
         };
         self.tree.scan(span, |entry| {
-            if left == 0 {
+            if left == 0 || bytes >= EXPIRED_BYTES_MAX {
                 next = Some(entry.key.to_vec());
                 return false;
             }
             left -= 1;
-            if (1..=now_ms).contains(&entry.expires_ms) {
+            if is_over(now_ms, entry.expires_ms) {
+                bytes += entry.key.len();
                 found.push(entry.key.to_vec());
             }
             true
@@ -200,17 +228,22 @@ impl Index {
     /// Visits entries of a range in order, or from its end, 1,024 or a MiB of large values at one moment, and at most as many, and bytes
     /// of keys and values, as the scan says; the key behind them, if it lies in the range.
     pub fn scan(&self, range: &Range, scan: &Scan, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
-        let (mut visited, mut bytes, mut next) = (0, 0, None);
+        let (mut visited, mut passed, mut bytes, mut next) = (0, 0, 0, None);
+        let least = if self.expiring() > 0 { PASSED_AT_ONCE } else { 1 };
         let span = Span {
             start: &range.start,
             end: range.end.as_deref(),
-            entries_max: scan.limit.saturating_add(1).min(SCAN_ENTRIES),
+            entries_max: scan.limit.saturating_add(1).clamp(least, SCAN_ENTRIES),
             keys_only: scan.keys_only,
         };
         let now_ms = self.clock.now_ms();
         let mut visit = |entry: Content<'_>| {
-            if (1..=now_ms).contains(&entry.expires_ms) {
-                return true;
+            if is_over(now_ms, entry.expires_ms) {
+                passed += 1;
+                if passed == PASSED_MAX {
+                    next = Some(entry.key.to_vec());
+                }
+                return passed < PASSED_MAX;
             }
             let value = if scan.keys_only { &[] } else { entry.value };
             bytes += entry.key.len() + value.len();

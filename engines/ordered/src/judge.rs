@@ -12,8 +12,8 @@ use crate::record::Accepted;
 use crate::space::Space;
 use crate::write::Write;
 
-/// Bytes of values that wait for the log in answers, beside those of one batch.
-const READ_BYTES_MAX: usize = 16 << 20;
+/// Bytes of values that wait for the log in answers, or are written anew, beside those of one batch.
+const FOUND_BYTES_MAX: usize = 16 << 20;
 
 /// Why a write is refused.
 pub(crate) struct Refusal {
@@ -35,8 +35,8 @@ pub(crate) struct Judge<'a> {
     next_version: u64,
     /// When the group was judged.
     now_ms: u64,
-    /// Of values that its batches have read.
-    read_bytes: usize,
+    /// Of values that its batches have found.
+    found_bytes: usize,
 }
 
 impl<'a> Judge<'a> {
@@ -55,7 +55,7 @@ impl<'a> Judge<'a> {
             verdicts: Vec::new(),
             next_version,
             now_ms: index.clock().now_ms(),
-            read_bytes: 0,
+            found_bytes: 0,
         }
     }
 
@@ -65,7 +65,9 @@ impl<'a> Judge<'a> {
             Write::Put(put) => self.check(put).map(|()| Plan::default()),
             Write::Batch(batch) => Evaluation::of(self, batch).map(|evaluation| evaluation.plan),
         };
-        self.read_bytes += planned.as_ref().map_or(0, |plan| plan.read_bytes);
+        self.found_bytes += planned
+            .as_ref()
+            .map_or(0, |plan| plan.read_bytes + plan.kept_bytes);
         let verdict = planned.and_then(|plan| {
             let (changes, effects) = plan.changes(write, self.now_ms);
             if let Some(space) = &mut self.space {
@@ -84,9 +86,9 @@ impl<'a> Judge<'a> {
         self.verdicts.push(verdict);
     }
 
-    /// Whether so much was read that what was judged is to be answered before more is.
+    /// Whether so much was found that what was judged is to be written and answered before more is.
     pub fn is_full(&self) -> bool {
-        self.read_bytes >= READ_BYTES_MAX
+        self.found_bytes >= FOUND_BYTES_MAX
     }
 
     /// What became of the writes, and the version behind them.
@@ -102,7 +104,10 @@ impl<'a> Judge<'a> {
         let absent = put.if_absent.then_some(0);
         for (key, _) in &put.entries {
             let in_group = self.change_of(key);
-            let found = in_group.map_or_else(|| self.index.version(key), |change| change.version);
+            let found = in_group.map_or_else(
+                || self.index.version_at(key, self.now_ms),
+                |change| change.version,
+            );
             let mut wanted = [absent, put.if_version].into_iter().flatten();
             if let Some(expected) = wanted.find(|expected| *expected != found) {
                 return Err(Refusal {
@@ -177,6 +182,8 @@ struct Plan {
     effects: Vec<Effect>,
     /// Of values that were found.
     read_bytes: usize,
+    /// Of values that stay, and are written with another time.
+    kept_bytes: usize,
 }
 
 /// A key, and what becomes of it.
@@ -243,8 +250,8 @@ struct Evaluation<'e> {
     /// The last change of a key, as a place in the plan.
     own: HashMap<&'e [u8], usize>,
     met_group: bool,
-    /// Of the batch, and of values that stay and are written with another time.
-    written_bytes: usize,
+    /// Of the batch, beside values that stay.
+    batch_bytes: usize,
 }
 
 impl<'e> Evaluation<'e> {
@@ -255,7 +262,7 @@ impl<'e> Evaluation<'e> {
             plan: Plan::default(),
             own: HashMap::new(),
             met_group: false,
-            written_bytes: batch.bytes(),
+            batch_bytes: batch.bytes(),
         };
         for (at, operation) in batch.operations.iter().enumerate() {
             let effect = evaluation.evaluate(at, operation);
@@ -308,8 +315,9 @@ impl<'e> Evaluation<'e> {
                 let found = self.value(key);
                 let was_there = found.is_some();
                 if let Some(Versioned { value, .. }) = found {
-                    self.written_bytes += value.len();
-                    at_most("bytes of the batch", self.written_bytes, PUT_BYTES_MAX)?;
+                    self.plan.kept_bytes += value.len();
+                    let bytes = self.batch_bytes + self.plan.kept_bytes;
+                    at_most("bytes of the batch", bytes, PUT_BYTES_MAX)?;
                     self.change(at, key, Made::Value(value), expires_ms(now_ms, *ttl_ms));
                 }
                 Effect::WasThere(was_there)
@@ -320,7 +328,7 @@ impl<'e> Evaluation<'e> {
     /// The version of a key, where it is the one that it must have.
     fn check(&mut self, key: &[u8], if_version: Option<u64>) -> Result<u64, WriteError> {
         let found = self.changed_version(key);
-        let found = found.unwrap_or_else(|| self.judge.index.version(key));
+        let found = found.unwrap_or_else(|| self.judge.index.version_at(key, self.judge.now_ms));
         match if_version {
             Some(expected) if expected != found => Err(conflict(key, expected, found)),
             _ => Ok(found),
@@ -341,7 +349,7 @@ impl<'e> Evaluation<'e> {
     fn value(&mut self, key: &[u8]) -> Option<Versioned> {
         match self.changed(key) {
             Some(state) => state,
-            None => self.judge.index.get(key),
+            None => self.judge.index.get_at(key, self.judge.now_ms),
         }
     }
 

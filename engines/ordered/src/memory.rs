@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use millpond_wal::{Queue, Work as _};
+use millpond_wal::{Pending, Queue, Work as _};
 
 use crate::error::WriteError;
 use crate::index::{Index, entry_bytes};
@@ -81,9 +81,12 @@ impl Memory {
             queue.take_within(AT_ONCE_BYTES_MAX, wait)
         };
         while let Some(group) = next(&sweep) {
-            for pending in group {
-                let result = self.write(pending.work);
-                pending.reply.send(result);
+            let entered = self.enter();
+            let written = |pending: Pending<Write>| (pending.reply, self.write_entered(pending.work));
+            let answers: Vec<_> = group.into_iter().map(written).collect();
+            drop(entered);
+            for (reply, answer) in answers {
+                reply.send(answer);
                 self.left_queue();
             }
             self.sweep(&mut sweep);
@@ -95,13 +98,13 @@ impl Memory {
         if !sweep.is_due(&self.index) {
             return;
         }
-        let _entered = self.gates.each_ref().map(Gate::enter);
+        let _entered = self.enter();
         let expired = sweep.due(&self.index);
         if !expired.is_empty() {
             let first_version = self
                 .next_version
                 .fetch_add(expired.len() as u64, Ordering::Relaxed);
-            let accepted = Accepted::new(expired, (first_version, 0), Vec::new());
+            let accepted = Accepted::expired(expired, (first_version, 0));
             self.index.apply(accepted.changes());
         }
     }
@@ -152,9 +155,18 @@ impl Memory {
         })
     }
 
+    /// Keeps all others from writing.
+    fn enter(&self) -> [MutexGuard<'_, ()>; GATES] {
+        self.gates.each_ref().map(Gate::enter)
+    }
+
     /// Makes any write, beside no other.
     fn write(&self, write: Write) -> Result<Written, WriteError> {
-        let _entered = self.gates.each_ref().map(Gate::enter);
+        let _entered = self.enter();
+        self.write_entered(write)
+    }
+
+    fn write_entered(&self, write: Write) -> Result<Written, WriteError> {
         let next_version = self.next_version.load(Ordering::Relaxed);
         let mut judge = Judge::new(&self.index, self.bytes_max, next_version, iter::once(&write));
         judge.judge(write);

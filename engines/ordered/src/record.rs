@@ -66,6 +66,15 @@ impl Accepted {
         } else {
             KIND_PUT
         };
+        Accepted::of_kind(kind, changes, (first_version, time_ms), effects)
+    }
+
+    fn of_kind(
+        kind: u8,
+        changes: Vec<Changed>,
+        (first_version, time_ms): (u64, u64),
+        effects: Vec<Effect>,
+    ) -> Accepted {
         let time_bytes = if kind == KIND_EXPIRING { TIME_BYTES } else { 0 };
         let lengths = changes.iter();
         let lengths = lengths.map(|change| change.key.len() + change.value.as_ref().map_or(0, Vec::len));
@@ -80,6 +89,12 @@ impl Accepted {
             kind,
             bytes: HEADER_BYTES + time_bytes + entries,
         }
+    }
+
+    /// Removals of what has expired, with the time by which it has: a clock that is set back shows none of it again.
+    pub fn expired(keys: Vec<Vec<u8>>, (first_version, time_ms): (u64, u64)) -> Accepted {
+        let changes = keys.into_iter().map(Changed::removed).collect();
+        Accepted::of_kind(KIND_EXPIRING, changes, (first_version, time_ms), Vec::new())
     }
 
     /// The changes in order.

@@ -6,9 +6,8 @@
 use std::time::{Duration, Instant};
 
 use crate::index::Index;
-use crate::judge::Changed;
 
-/// How often some entries are looked at, while any expires.
+/// How often some entries are looked at, while any expires; without a pause where a quarter of the last had.
 const EVERY: Duration = Duration::from_millis(10);
 /// How many at once: a part of a millisecond.
 const LOOKED_AT: usize = 1024;
@@ -17,6 +16,7 @@ const LOOKED_AT: usize = 1024;
 pub(crate) struct Sweep {
     from: Vec<u8>,
     at: Instant,
+    pause: Duration,
 }
 
 impl Default for Sweep {
@@ -24,6 +24,7 @@ impl Default for Sweep {
         Sweep {
             from: Vec::new(),
             at: Instant::now(),
+            pause: EVERY,
         }
     }
 }
@@ -31,21 +32,26 @@ impl Default for Sweep {
 impl Sweep {
     /// How long its next part can be waited for.
     pub fn wait(&self, index: &Index) -> Option<Duration> {
-        (index.expiring() > 0).then(|| EVERY.saturating_sub(self.at.elapsed()))
+        (index.expiring() > 0).then(|| self.pause.saturating_sub(self.at.elapsed()))
     }
 
     pub fn is_due(&self, index: &Index) -> bool {
         self.wait(index) == Some(Duration::ZERO)
     }
 
-    /// What is to be removed now; nobody else may write until it is.
-    pub fn due(&mut self, index: &Index) -> Vec<Changed> {
+    /// The keys that are to be removed now; nobody else may write until it is.
+    pub fn due(&mut self, index: &Index) -> Vec<Vec<u8>> {
         if !self.is_due(index) {
             return Vec::new();
         }
         let (expired, next) = index.expired(&self.from, LOOKED_AT);
         self.from = next.unwrap_or_default();
         self.at = Instant::now();
-        expired.into_iter().map(Changed::removed).collect()
+        self.pause = if expired.len() * 4 >= LOOKED_AT {
+            Duration::ZERO
+        } else {
+            EVERY
+        };
+        expired
     }
 }

@@ -96,17 +96,33 @@ impl Tree {
         }
     }
 
-    /// Locks the leaf of a key, which is right of those that are held. It looks at no leaf that is not: whoever holds that may wait for one
-    /// that is held here.
+    /// Locks the leaf of a key, which is right of those that are held. It waits for no leaf that may have become another meanwhile: whoever
+    /// holds that may wait for one that is held here.
     fn next_held<'t>(&'t self, held: &Held<'t>, key: &[u8]) -> Result<Node<'t>, Again> {
         let mut at = match held.nodes.last() {
             None => self.descend(key, 0)?,
             Some(last) => self.right_of(last, held, key)?,
         };
         while at.node.is_left_of(&self.heap, key) {
-            at = self.step(at, at.node.right())?;
+            at = self.right_now(at)?;
         }
         if at.try_lock() { Ok(at.node) } else { Err(Again) }
+    }
+
+    fn right_now<'t>(&'t self, from: Seen<'t>) -> Result<Seen<'t>, Again> {
+        let right = from
+            .node
+            .right()
+            .and_then(|right| self.node(right))
+            .ok_or(Again)?;
+        if !from.is_still() {
+            return Err(Again);
+        }
+        let right = right.seen_now().ok_or(Again)?;
+        if right.is_dead() || !from.is_still() {
+            return Err(Again);
+        }
+        Ok(right)
     }
 
     /// The leaf that the nodes above name for a key, if it begins where the last one that is held ends or behind that; else the one right of
@@ -136,7 +152,7 @@ impl Tree {
         if low.is_none() || !last.is_left_of(&self.heap, &begin) {
             return self.right_of_last(held);
         }
-        let child = self.node(child).ok_or(Again)?.seen();
+        let child = self.node(child).and_then(Node::seen_now).ok_or(Again)?;
         if !above.is_still() || child.is_dead() {
             return Err(Again);
         }

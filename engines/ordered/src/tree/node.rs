@@ -91,6 +91,12 @@ impl<'t> Node<'t> {
         }
     }
 
+    /// The same, unless somebody writes it now: for whoever holds nodes that others may wait for.
+    pub(super) fn seen_now(self) -> Option<Seen<'t>> {
+        let version = self.version(Ordering::Acquire);
+        (version & LOCKED == 0).then_some(Seen { node: self, version })
+    }
+
     /// Lets others see what was changed.
     pub(super) fn unlock(self) {
         let version = self.version(Ordering::Relaxed);

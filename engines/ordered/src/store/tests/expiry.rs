@@ -103,6 +103,78 @@ fn nobody_sees_what_expired_nor_after_a_restart() {
 }
 
 #[test]
+fn keys_of_any_length_are_removed_by_records_that_can_be_read() {
+    let bed = Bed::new(Options {
+        durability: Durability::Logged,
+        ..Options::default()
+    });
+    // More bytes of keys than one record may have.
+    for part in 0..2_u8 {
+        let key = |number: u8| [vec![part, number], vec![7; crate::KEY_BYTES_MAX - 2]].concat();
+        let put = Put {
+            entries: (0..150).map(|number| (key(number), Vec::new())).collect(),
+            ttl_ms: Some(HOUR),
+            ..Put::default()
+        };
+        bed.store.write_wait(put).unwrap();
+    }
+    skip(&bed.store, 2 * HOUR);
+    wait_for_len(&bed.store, 0);
+    bed.store.write_wait(one("a", "1")).unwrap();
+    let (closed, store, recovery, _parent) = bed.reopen();
+    closed.unwrap();
+    assert_eq!(
+        (keys(&store, false), recovery.torn_tail),
+        (vec!["a".to_owned()], None)
+    );
+}
+
+#[test]
+fn a_scan_passes_over_many_that_have_expired_and_says_where_it_is() {
+    let store = Store::in_memory(Options::default());
+    let count = 100_000_u32;
+    for first in (0..count).step_by(1000) {
+        let entry = |number: u32| (number.to_be_bytes().to_vec(), Vec::new());
+        let put = Put {
+            entries: (first..first + 1000).map(entry).collect(),
+            ttl_ms: Some(HOUR),
+            ..Put::default()
+        };
+        store.write_wait(put).unwrap();
+    }
+    store.write_wait(one("\u{7f}last", "1")).unwrap();
+    // While nothing of it is removed: the index alone is looked at.
+    let index = &store.handle.index;
+    let scan = |reverse, from: Option<Vec<u8>>| {
+        let scan = Scan {
+            limit: 1,
+            reverse,
+            start: from.clone().filter(|_| !reverse),
+            end: from.map(|from| Scan::end_behind(&from)).filter(|_| reverse),
+            ..Scan::default()
+        };
+        let mut found = Vec::new();
+        let range = crate::scan::Range::of(&scan).unwrap();
+        let cursor = index.scan(&range, &scan, &mut |key, _| found.push(key.to_vec()));
+        (found, cursor)
+    };
+    assert_eq!(scan(false, None).0, [0_u32.to_be_bytes()]);
+    skip(&store, 2 * HOUR);
+    let (mut cursor, mut turns) = (None, 0);
+    loop {
+        let (found, next) = scan(false, cursor);
+        turns += 1;
+        if !found.is_empty() {
+            assert_eq!(found, [b"\x7flast".to_vec()]);
+            break;
+        }
+        assert!(turns < 5 && next.is_some());
+        cursor = next;
+    }
+    assert_eq!(scan(true, None).0, [b"\x7flast".to_vec()]);
+}
+
+#[test]
 fn a_clock_that_was_set_back_revives_nothing() {
     let bed = Bed::new(Options::default());
     // As if the system's clock had been two hours ahead.
