@@ -161,8 +161,9 @@ fn a_store_that_stands_still_holds_up_no_stop() {
     let server = Server::start(config()).unwrap();
     let (standing, gate) = Standing::new();
     let store = server.shared.calls.state().unwrap().stores["events"].clone();
+    // A smaller one is made by its caller.
     let put = Put {
-        entries: vec![(b"key".to_vec(), b"value".to_vec())],
+        entries: vec![(b"key".to_vec(), vec![0; 1 << 20])],
         ..Put::default()
     };
     assert!(store.write(put, Box::new(move |_| standing.stand())).is_ok());
