@@ -121,6 +121,42 @@ fn keys_expire_and_stay_away_over_a_restart() {
 }
 
 #[test]
+fn a_store_without_a_log_answers_the_same_at_once_and_by_its_queue() {
+    let folder = r1_folder();
+    let config = folder.path().join("millpond.toml");
+    let text = std::fs::read_to_string(&config).unwrap();
+    let changed = text.replace("path = \"events\"", "durability = \"memory\"");
+    assert_ne!(text, changed);
+    std::fs::write(&config, changed).unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut http = Http::connect(&server.addr);
+    // What is small is made where it was called, and what is large by the queue.
+    let large = "x".repeat(100_000);
+    for (version, value) in (1..).zip(["small", &large, "small", &large]) {
+        let (status, answer) = http.call("ordered.put", &json!({"entries": [["k", value]]}));
+        assert_eq!(
+            (status, &answer["versions"]),
+            (200, &json!([version])),
+            "{answer}"
+        );
+        assert_eq!(answer["durability"], "memory");
+        let (_, answer) = http.call("ordered.get", &json!({"keys": ["k"]}));
+        assert_eq!(answer["values"], json!([bytes(value)]));
+    }
+    let (_, answer) = batch(
+        &mut http,
+        &json!([["remove", "k"], ["increment", "n", 2], ["put", "k", large]]),
+    );
+    assert_eq!(answer["results"], json!([true, 2, 7]));
+    let (status, answer) = http.call(
+        "ordered.put",
+        &json!({"entries": [["k", "1"]], "if_absent": true}),
+    );
+    assert_eq!((status, answer["code"].as_u64()), (409, Some(30112)), "{answer}");
+    assert!(server.terminate().success());
+}
+
+#[test]
 fn batches_come_over_frames_too() {
     let folder = r1_folder();
     let server = Millpond::start(folder.path(), &[]);
