@@ -202,7 +202,14 @@ impl Pages {
     pub fn copy(&mut self, leaf: Leaf<'_>, heap: &Heap, wanted: &Wanted<'_>) -> bool {
         let to = wanted.before.map(|key| leaf.entries_below(heap, key));
         let to = to.unwrap_or(leaf.count());
-        let from = wanted.from.map_or(0, |key| leaf.entries_below(heap, key)).min(to);
+        let from = wanted.from.map_or(0, |key| match wanted.order {
+            // It is a key of this leaf: a scan begins there.
+            Order::Ascending => match leaf.find(heap, key) {
+                Ok(at) | Err(at) => at,
+            },
+            Order::Descending => leaf.entries_below(heap, key),
+        });
+        let from = from.min(to);
         if self.used == self.pages.len() {
             self.pages.push(Page::new());
         }

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use millpond_prefetch::prefetch;
 
 use super::cell::Content;
+use super::heap::Heap;
 use super::held::Held;
 use super::node::{Node, Seen, pause};
 use super::page::{Order, Pages, Wanted};
@@ -93,12 +94,11 @@ impl Tree {
             if let Some(right) = right.and_then(|right| self.node(right)) {
                 right.words.iter().step_by(8).for_each(prefetch);
             }
-            let is_enough = pages.copy(leaf, &self.heap, &wanted);
-            let next = pages
-                .key_behind(leaf, &self.heap)
-                .filter(|next| span.has_more_from(next));
-            if is_enough || next.is_none() {
-                return still(&all, next);
+            // The key that a leaf ends with lies elsewhere in memory: it is read where it matters.
+            let is_enough = pages.copy(leaf, &self.heap, &wanted) || span.ends_in(&leaf.0, &self.heap);
+            if is_enough || right.is_none() {
+                let next = pages.key_behind(leaf, &self.heap);
+                return still(&all, next.filter(|next| span.has_more_from(next)));
             }
             wanted.from = None;
             seen = self.step(seen, right)?;
@@ -106,13 +106,14 @@ impl Tree {
     }
 
     /// The same where leaves change all the time: writers wait.
-    fn lock_pages(&self, span: &Span<'_>, pages: &mut Pages) -> Option<Vec<u8>> {
+    pub(super) fn lock_pages(&self, span: &Span<'_>, pages: &mut Pages) -> Option<Vec<u8>> {
         pages.clear();
-        let wanted = span.wanted(Order::Ascending, (Some(span.start), span.end));
+        let mut wanted = span.wanted(Order::Ascending, (Some(span.start), span.end));
         let (mut held, mut key) = (Held::default(), Some(span.start.to_vec()));
         while let Some(from) = key {
             let leaf = self.hold(&mut held, &from).leaf();
             let is_enough = pages.copy(leaf, &self.heap, &wanted);
+            wanted.from = None;
             key = pages
                 .key_behind(leaf, &self.heap)
                 .filter(|next| span.has_more_from(next));
@@ -251,6 +252,11 @@ impl Span<'_> {
     /// Whether there may be entries of it from a key on.
     fn has_more_from(&self, key: &[u8]) -> bool {
         self.end.is_none_or(|end| key < end)
+    }
+
+    /// Whether no node to the right has entries of it.
+    fn ends_in(&self, node: &Node<'_>, heap: &Heap) -> bool {
+        self.end.is_some_and(|end| !node.ends_before(heap, end))
     }
 
     /// Whether there may be entries of it before a key.

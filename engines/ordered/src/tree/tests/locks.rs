@@ -126,3 +126,35 @@ fn pages_that_are_locked_from_the_end_go_on() {
     let (entries, next) = locked_back(&tree, Some(&number(0)), 1000);
     assert_eq!((entries, next), (0, None));
 }
+
+#[test]
+fn pages_that_are_locked_have_what_is_read_without_locks() {
+    let tree = of(5000);
+    let end = number(4500);
+    for (start, end) in [
+        (number(0), None),
+        (number(777), Some(end.as_slice())),
+        (b"0".to_vec(), None),
+    ] {
+        let span = Span {
+            start: &start,
+            end,
+            ..all(1000)
+        };
+        let mut pages = Pages::default();
+        let next = tree.lock_pages(&span, &mut pages);
+        let mut keys = Vec::new();
+        pages.visit(&mut |entry: Content<'_>| {
+            keys.push(entry.key.to_vec());
+            true
+        });
+        let first = if start.len() < 6 { number(0) } else { start };
+        let expected: Vec<_> = (0..5000)
+            .map(number)
+            .filter(|key| *key >= first)
+            .take(1000)
+            .collect();
+        assert_eq!(keys, expected);
+        assert!(next.is_some_and(|next| Some(&next) > expected.last()));
+    }
+}
