@@ -1,4 +1,4 @@
-//! `ordered.batch`, answered by the store's log.
+//! `ordered.batch`, answered by the store.
 //! Its invariants: the answer has a result for each operation, in the call's order; a batch that reads more than an answer may hold is
 //! refused before anything is written.
 

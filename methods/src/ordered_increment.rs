@@ -1,4 +1,4 @@
-//! `ordered.increment`, answered by the store's log.
+//! `ordered.increment`, answered by the store.
 //! Its invariant: the answer has the sum of this very call.
 
 use crate::Served;

@@ -1,4 +1,4 @@
-//! `ordered.put`, answered by the store's log.
+//! `ordered.put`, answered by the store.
 //! Its invariant: the answer names a version for each entry, in the call's order.
 
 use crate::Served;

@@ -1,13 +1,15 @@
-//! What the methods that change a store have in common: a write is handed to the store's log, and answered when it is as durable as
+//! What the methods that change a store have in common: a write is handed to the store, and answered when it is as durable as
 //! configured.
-//! Its invariant: "ok" is said only by the log's own callback.
+//! Its invariant: "ok" is said only by the store's own callback.
 
 use crate::{Served, store};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::{Write, WriteError, Written};
+use millpond_engines_ordered::{Batch, Effect, Operation, Write, WriteError, Written};
 use millpond_wire_payload::{Encoder, Reserved};
 use millpond_wire_schema::{Code, Status};
+use std::borrow::Cow;
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// What an entry or an operation takes beside its bytes while it waits for the log.
@@ -61,6 +63,37 @@ where
         (busy.done)(Err(*busy.error));
     }
     Ok(())
+}
+
+/// The same for a call that does one thing with each of some keys: `answer` gets how many of them were there, and what it survives.
+pub(crate) fn hand_over_keys<A>(
+    catalog: &Catalog,
+    call: &mut Served<'_>,
+    reserved: &Reserved<'_>,
+    (name, table): (&'static str, Option<&str>),
+    (keys, operation): (Vec<Cow<'_, [u8]>>, impl Fn(Vec<u8>) -> Operation),
+    answer: A,
+) -> Result<(), Status>
+where
+    A: FnOnce(u64, &str, &mut Encoder<'_>) + Send + 'static,
+{
+    let asked = Asked {
+        name,
+        table,
+        bytes: keys.iter().map(|key| key.len() + ENTRY_BYTES).sum(),
+    };
+    let batch = || {
+        // A key that is named twice counts once, at the version that the call names.
+        let mut named = HashSet::new();
+        let keys = keys.into_iter().filter(|key| named.insert(key.clone()));
+        Batch::of(keys.map(|key| operation(key.into_owned())).collect()).into()
+    };
+    let answer = |written: Written, out: &mut Encoder<'_>| {
+        let effects = written.effects.iter();
+        let were_there = effects.filter(|effect| **effect == Effect::WasThere(true));
+        answer(were_there.count() as u64, written.durability.as_str(), out);
+    };
+    hand_over(catalog, call, reserved, &asked, (batch, answer))
 }
 
 fn status_of(error: &WriteError) -> Status {

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::vec;
 
-use millpond_wal::{Failure, Log, Pending, Queue, ReadOnly, Reply, next_group};
+use millpond_wal::{Failure, Log, Pending, Queue, Reply, next_group};
 
 use crate::error::WriteError;
 use crate::index::Index;
@@ -24,8 +24,6 @@ pub(crate) struct Committer {
     pub index: Arc<Index>,
     /// Gone once it is finished.
     pub log: Option<Log>,
-    /// Why that takes no more, once it takes none.
-    pub read_only: ReadOnly,
     pub durability: Durability,
     pub next_version: u64,
     /// A group is no larger than a segment, if its writes allow it.
@@ -53,8 +51,8 @@ impl Committer {
     /// Removes some entries that have expired, by the log: no restart shows them again.
     fn sweep(&mut self, sweep: &mut Sweep) {
         let expired = sweep.due(&self.index);
-        let is_writable = self.read_only.get().is_none() && !expired.is_empty();
-        let Some(log) = self.log.as_mut().filter(|_| is_writable) else {
+        let log = self.log.as_mut().filter(|log| log.read_only().is_none());
+        let Some(log) = log.filter(|_| !expired.is_empty()) else {
             return;
         };
         let accepted = Accepted::expired(expired, (self.next_version, self.index.clock().now_ms()));
@@ -74,7 +72,7 @@ impl Committer {
 
     /// The same of those whose answers may wait for the log together.
     fn commit_some(&mut self, left: &mut vec::IntoIter<Pending<Write>>) {
-        if let Some(error) = self.read_only.get() {
+        if let Some(error) = self.log.as_ref().and_then(Log::read_only) {
             for pending in left {
                 pending.reply.send(Err(WriteError::ReadOnly(error.clone())));
             }

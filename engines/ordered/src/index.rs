@@ -120,11 +120,6 @@ impl Index {
         &self.clock
     }
 
-    /// When what lasts so long from now on expires; 0 where it does not.
-    pub fn expires_ms(&self, ttl_ms: Option<u64>) -> u64 {
-        ttl_ms.map_or(0, |ttl_ms| self.clock.now_ms().saturating_add(ttl_ms))
-    }
-
     /// Entries that expire, those that have and are not removed yet among them.
     pub fn expiring(&self) -> u64 {
         // Two who write a key at once may count in another order than they wrote.

@@ -154,8 +154,8 @@ impl State<'_> {
 }
 
 /// When what lasts so long from then on expires; 0 where it does not.
-fn expires_ms(now_ms: u64, ttl_ms: Option<u64>) -> u64 {
-    ttl_ms.map_or(0, |ttl_ms| now_ms.saturating_add(ttl_ms))
+pub(crate) fn expires_ms(now_ms: impl FnOnce() -> u64, ttl_ms: Option<u64>) -> u64 {
+    ttl_ms.map_or(0, |ttl_ms| now_ms().saturating_add(ttl_ms))
 }
 
 fn conflict(key: &[u8], expected: u64, found: u64) -> WriteError {
@@ -210,7 +210,7 @@ impl Plan {
     fn changes(self, write: Write, now_ms: u64) -> (Vec<Changed>, Vec<Effect>) {
         let batch = match write {
             Write::Put(put) => {
-                let expires_ms = expires_ms(now_ms, put.ttl_ms);
+                let expires_ms = expires_ms(|| now_ms, put.ttl_ms);
                 let changed = |(key, value)| Changed {
                     key,
                     value: Some(value),
@@ -288,7 +288,7 @@ impl<'e> Evaluation<'e> {
             } => {
                 self.check(key, *if_version)?;
                 self.check(key, if_absent.then_some(0))?;
-                Effect::Put(self.change(at, key, Made::AsPut, expires_ms(now_ms, *ttl_ms)))
+                Effect::Put(self.change(at, key, Made::AsPut, expires_ms(|| now_ms, *ttl_ms)))
             }
             Operation::Remove { key, if_version } => {
                 let found = self.check(key, *if_version)?;
@@ -306,7 +306,7 @@ impl<'e> Evaluation<'e> {
                         by: *by,
                     });
                 };
-                let expires_ms = ttl_ms.map_or(lasts_ms, |ttl_ms| expires_ms(now_ms, Some(ttl_ms)));
+                let expires_ms = ttl_ms.map_or(lasts_ms, |_| expires_ms(|| now_ms, *ttl_ms));
                 let made = Made::Value(value.to_string().into_bytes());
                 let version = self.change(at, key, made, expires_ms);
                 Effect::Incremented { value, version }
@@ -318,7 +318,7 @@ impl<'e> Evaluation<'e> {
                     self.plan.kept_bytes += value.len();
                     let bytes = self.batch_bytes + self.plan.kept_bytes;
                     at_most("bytes of the batch", bytes, PUT_BYTES_MAX)?;
-                    self.change(at, key, Made::Value(value), expires_ms(now_ms, *ttl_ms));
+                    self.change(at, key, Made::Value(value), expires_ms(|| now_ms, *ttl_ms));
                 }
                 Effect::WasThere(was_there)
             }

@@ -12,7 +12,7 @@ use millpond_wal::{Pending, Queue, Work as _};
 
 use crate::error::WriteError;
 use crate::index::{Index, entry_bytes};
-use crate::judge::{Judge, Refusal};
+use crate::judge::{Judge, Refusal, expires_ms};
 use crate::record::Accepted;
 use crate::sweep::Sweep;
 use crate::tree::Content;
@@ -144,7 +144,7 @@ impl Memory {
             key,
             value,
             version: 0,
-            expires_ms: self.index.expires_ms(ttl_ms),
+            expires_ms: expires_ms(|| self.index.clock().now_ms(), ttl_ms),
         };
         let gate = self.gates.get(GATE.with(|gate| *gate))?;
         let _entered = gate.enter();
@@ -170,18 +170,15 @@ impl Memory {
         let next_version = self.next_version.load(Ordering::Relaxed);
         let mut judge = Judge::new(&self.index, self.bytes_max, next_version, iter::once(&write));
         judge.judge(write);
-        let (verdicts, next_version) = judge.finish();
+        let (mut verdicts, next_version) = judge.finish();
         self.next_version.store(next_version, Ordering::Relaxed);
-        let mut written = Err(WriteError::Empty);
-        for verdict in verdicts {
-            written = match verdict {
-                Ok(accepted) => {
-                    self.index.apply(accepted.changes());
-                    Ok(accepted.written(Durability::Memory))
-                }
-                Err(Refusal { error, .. }) => Err(error),
-            };
+        match verdicts.pop() {
+            Some(Ok(accepted)) => {
+                self.index.apply(accepted.changes());
+                Ok(accepted.written(Durability::Memory))
+            }
+            Some(Err(Refusal { error, .. })) => Err(error),
+            None => Err(WriteError::Empty),
         }
-        written
     }
 }

@@ -147,7 +147,6 @@ impl Store {
         let index = Arc::new(index);
         let committer = Committer {
             index: index.clone(),
-            read_only: log.watch_read_only(),
             log: Some(log),
             durability,
             next_version: recovered.next_number,
@@ -194,7 +193,14 @@ impl Store {
     ) -> Result<Store, Error> {
         let queue = Arc::new(queue);
         let (durability, read_only, memory) = match &keeper {
-            Keeper::Log(committer) => (committer.durability, committer.read_only.clone(), None),
+            Keeper::Log(committer) => {
+                let log = committer.log.as_ref();
+                (
+                    committer.durability,
+                    log.map(Log::watch_read_only).unwrap_or_default(),
+                    None,
+                )
+            }
             Keeper::Memory(memory) => (Durability::Memory, ReadOnly::default(), Some(memory.clone())),
         };
         let thread = LogThread::start("ordered-log", &queue, lock, move |queue| match keeper {

@@ -67,6 +67,9 @@ impl Spare {
     }
 }
 
+/// Times that several leaves are read anew before they are locked.
+const TRIES: usize = 16;
+
 /// The tree was changed meanwhile: begin again.
 struct Again;
 
@@ -154,13 +157,26 @@ impl Tree {
             if node.level() <= level {
                 return if seen.is_still() { Ok(seen) } else { Err(Again) };
             }
-            let next = if node.is_left_of(&self.heap, key) {
-                node.right()
-            } else {
-                let inner = node.inner();
-                Some(inner.child(inner.separators_up_to(&self.heap, key)))
-            };
-            seen = self.step(seen, next)?;
+            seen = self.step(seen, self.towards(&node, key))?;
+        }
+    }
+
+    /// The node that an inner node names for a key.
+    #[inline(always)]
+    fn towards(&self, node: &Node<'_>, key: &[u8]) -> Option<u64> {
+        if node.is_left_of(&self.heap, key) {
+            return node.right();
+        }
+        let inner = node.inner();
+        Some(inner.child(inner.separators_up_to(&self.heap, key)))
+    }
+
+    /// Has the memory brought that a search in a node reads.
+    #[inline(always)]
+    fn bring(node: &Node<'_>) {
+        match node.id & LEAF {
+            0 => node.inner().lines().for_each(prefetch),
+            _ => node.leaf().lines().for_each(prefetch),
         }
     }
 
@@ -168,12 +184,7 @@ impl Tree {
     #[inline(always)]
     fn step<'t>(&'t self, from: Seen<'t>, to: Option<u64>) -> Result<Seen<'t>, Again> {
         let to = to.and_then(|to| self.node(to));
-        if let Some(to) = to {
-            match to.id & LEAF {
-                0 => to.inner().lines().for_each(prefetch),
-                _ => to.leaf().lines().for_each(prefetch),
-            }
-        }
+        to.iter().for_each(Tree::bring);
         let (Some(to), true) = (to, from.is_still()) else {
             return Err(Again);
         };

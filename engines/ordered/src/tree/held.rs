@@ -4,10 +4,10 @@
 
 use std::sync::atomic::Ordering;
 
-use super::cell::{Before, Cell, Change, Encoded};
+use super::cell::{Before, Change, Encoded};
 use super::heap::Heap;
 use super::leaf::INLINE_MAX;
-use super::node::{Node, Seen, pause};
+use super::node::{Node, Seen, key_at, pause};
 use super::{Again, LEAF, Tree};
 
 /// Leaves that are locked, from left to right.
@@ -101,7 +101,7 @@ impl Tree {
     fn next_held<'t>(&'t self, held: &Held<'t>, key: &[u8]) -> Result<Node<'t>, Again> {
         let mut at = match held.nodes.last() {
             None => self.descend(key, 0)?,
-            Some(last) => self.right_of(last, held, key)?,
+            Some(last) => self.right_of(last, key)?,
         };
         while at.node.is_left_of(&self.heap, key) {
             at = self.right_now(at)?;
@@ -127,30 +127,22 @@ impl Tree {
 
     /// The leaf that the nodes above name for a key, if it begins where the last one that is held ends or behind that; else the one right of
     /// that: separators of what was split are not above yet.
-    fn right_of<'t>(&'t self, last: &Node<'t>, held: &Held<'t>, key: &[u8]) -> Result<Seen<'t>, Again> {
+    fn right_of<'t>(&'t self, last: &Node<'t>, key: &[u8]) -> Result<Seen<'t>, Again> {
         if self.root.load(Ordering::Acquire) & LEAF != 0 {
-            return self.right_of_last(held);
+            return self.neighbour_of(last);
         }
         let above = self.reach(key, 1)?;
         let inner = above.node.inner();
         let separators = inner.separators_up_to(&self.heap, key);
         let child = inner.child(separators);
-        let low = match separators.checked_sub(1) {
-            Some(at) => Some(inner.address(at)),
-            None => Some(above.node.low()),
-        };
-        let low = low
-            .filter(|low| *low != 0)
-            .and_then(|low| Cell::read(&self.heap, low));
-        let mut begin = Vec::new();
-        if let Some(low) = &low {
-            low.copy_key(&mut begin);
-        }
+        let low = separators.checked_sub(1);
+        let low = low.map_or(above.node.low(), |at| inner.address(at));
+        let begin = key_at(&self.heap, low);
         if !above.is_still() {
             return Err(Again);
         }
-        if low.is_none() || !last.is_left_of(&self.heap, &begin) {
-            return self.right_of_last(held);
+        if begin.is_none_or(|begin| !last.is_left_of(&self.heap, &begin)) {
+            return self.neighbour_of(last);
         }
         let child = self.node(child).and_then(Node::seen_now).ok_or(Again)?;
         if !above.is_still() || child.is_dead() {
@@ -159,8 +151,9 @@ impl Tree {
         Ok(child)
     }
 
-    fn right_of_last<'t>(&'t self, held: &Held<'t>) -> Result<Seen<'t>, Again> {
-        let right = held.nodes.last().and_then(Node::right).ok_or(Again)?;
-        Ok(self.node(right).ok_or(Again)?.seen())
+    /// The leaf right of one that is held: it cannot die meanwhile.
+    fn neighbour_of<'t>(&'t self, held: &Node<'t>) -> Result<Seen<'t>, Again> {
+        let right = held.right().and_then(|right| self.node(right));
+        Ok(right.ok_or(Again)?.seen())
     }
 }

@@ -1,17 +1,15 @@
 //! Several keys read at once: their ways through the tree are gone side by side, so that their cache misses overlap, and what is found
 //! was there at one moment.
 
-use millpond_prefetch::prefetch;
+use std::sync::atomic::Ordering;
 
 use super::cell::Cell;
 use super::held::Held;
 use super::node::{Seen, pause};
-use super::{Again, LEAF, Tree};
+use super::{Again, TRIES, Tree};
 
 /// Keys whose ways are gone side by side: about as many misses as a core has under way at once.
 const SIDE_BY_SIDE: usize = 12;
-/// Times that keys are read anew before their leaves are locked.
-const TRIES: usize = 16;
 
 /// Who reads several entries.
 pub(crate) trait ReadMany {
@@ -57,7 +55,7 @@ impl Tree {
     /// Adds the leaf of each key, or a leaf to the left of it.
     fn descend_many<'t, K: AsRef<[u8]>>(&'t self, keys: &[K], all: &mut Vec<Seen<'t>>) -> Result<(), Again> {
         let first = all.len();
-        let root = self.node(self.root.load(std::sync::atomic::Ordering::Acquire));
+        let root = self.node(self.root.load(Ordering::Acquire));
         let root = root.ok_or(Again)?.seen();
         all.resize(first + keys.len(), root);
         let ways = all.get_mut(first..).unwrap_or_default();
@@ -89,18 +87,8 @@ impl Tree {
         if node.level() == 0 {
             return Ok(node.id);
         }
-        let next = if node.is_left_of(&self.heap, key) {
-            node.right().ok_or(Again)?
-        } else {
-            let inner = node.inner();
-            inner.child(inner.separators_up_to(&self.heap, key))
-        };
-        if let Some(to) = self.node(next) {
-            match next & LEAF {
-                0 => to.inner().lines().for_each(prefetch),
-                _ => to.leaf().lines().for_each(prefetch),
-            }
-        }
+        let next = self.towards(&node, key).ok_or(Again)?;
+        self.node(next).iter().for_each(Tree::bring);
         Ok(next)
     }
 

@@ -260,7 +260,7 @@ impl<'t> Seen<'t> {
 }
 
 /// The key of the entry at an address, 0 for none.
-fn key_at(heap: &Heap, address: u64) -> Option<Vec<u8>> {
+pub(super) fn key_at(heap: &Heap, address: u64) -> Option<Vec<u8>> {
     let cell = Cell::read(heap, address).filter(|_| address != 0)?;
     let mut key = Vec::new();
     cell.copy_key(&mut key);

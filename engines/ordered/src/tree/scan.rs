@@ -9,10 +9,7 @@ use super::heap::Heap;
 use super::held::Held;
 use super::node::{Node, Seen, pause};
 use super::page::{Order, Pages, Wanted};
-use super::{Again, Tree};
-
-/// Times that some leaves are read anew before they are locked.
-const TRIES: usize = 16;
+use super::{Again, TRIES, Tree};
 
 /// Which entries a scan visits, and how many it sees at one moment, unless they are a MiB before.
 #[derive(Debug, Clone, Copy)]
