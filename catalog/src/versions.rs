@@ -281,25 +281,34 @@ fn with_fix(error: Error, section: &features::Section) -> Error {
     let (None, Ok(mut others)) = (section.version, features::versions(&section.path)) else {
         return error;
     };
-    let active = Active::read(&section.path).ok().flatten();
+    // A file that says nothing that can be followed has its own advice.
+    let Ok(active) = Active::read(&section.path) else {
+        return error;
+    };
     let serves = active
         .as_ref()
         .map(|active| active.version)
         .or(others.last().copied());
     others.retain(|version| Some(*version) != serves);
+    // The start has failed: there is time to read what is proposed.
+    let is_whole = |version: &u64| {
+        let opened = Table::open_version(&section.path, Some(*version));
+        opened.and_then(|table| table.verify()).is_ok()
+    };
     let before = active.and_then(|active| active.before);
-    let before = before.filter(|before| others.contains(before));
-    let path = section.path.display();
-    let fix = match (before, others.last()) {
-        (Some(before), _) => {
+    // Whoever quotes it has a path that a shell takes as one word.
+    let path = format!("'{}'", section.path.display());
+    let fix = match others.into_iter().rev().find(is_whole) {
+        Some(highest) if before == Some(highest) => {
             format!(
-                "version {before} served before: `millpond features rollback {path}` has a start serve it"
+                "version {highest} served before: `millpond features rollback {path}` has a start serve it"
             )
         }
-        (None, Some(other)) => {
-            format!("`millpond features activate {path} {other}` has a start serve version {other}")
-        }
-        (None, None) => return error,
+        Some(highest) => format!(
+            "`millpond features activate {path} {highest}` has a start serve version {highest}, the highest other that is whole; what was \
+             folded into later ones is not in it"
+        ),
+        None => return error,
     };
     Error::Start {
         source: Box::new(error),

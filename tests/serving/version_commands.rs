@@ -101,10 +101,11 @@ fn a_start_whose_version_is_damaged_says_how_to_serve_another() {
         assert!(log.contains(words), "{words:?} is not in {log}");
     };
     damage("00000003");
-    fails("/films 2` has a start serve version 2");
+    fails("/films' 2` has a start serve version 2");
     check(features(&["activate", &films, "1"]), &["version 1 (before: 3)"]);
     check(features(&["activate", &films, "2"]), &["version 2 (before: 1)"]);
     damage("00000002");
+    // Version 3 is not proposed: it is damaged too.
     fails("version 1 served before: `millpond features rollback ");
     check(features(&["rollback", &films]), &["version 1 (before: 2)"]);
     assert_eq!(served(&Millpond::start(folder.path(), &[])), 1);

@@ -76,5 +76,5 @@ pub use log_thread::LogThread;
 pub use pace::{check_sync_every, next_group};
 pub use queue::{Done, Pending, Queue, QueueError, Refused, Reply, Work, outcome_unknown};
 pub use record::{Body, FRAME_BYTES, Fault, Format, Record, SEGMENT_HEADER_BYTES};
-pub use recover::{Apply, BrokenRun, Recovered, TornTail, read, segment_path};
+pub use recover::{Apply, BrokenRun, Recovered, TornTail, read, segment_path, sync_segments};
 pub use settle::sync_folders;

@@ -4,6 +4,7 @@
 //! all records up to one point of the log, each of them sound and following from the one before.
 
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::closed::Closed;
@@ -125,6 +126,32 @@ pub fn read(format: &'static Format, dir: &Path, apply: Apply<'_>) -> Result<Rec
         state.read_segment(segment_path(dir, number), number, is_last, apply)?;
     }
     Ok(state)
+}
+
+/// Brings all segments that are there to the disk, and their names: for whoever makes something durable of what it read.
+///
+/// # Errors
+/// The folder cannot be listed, or a file not synced.
+pub fn sync_segments(format: &Format, dir: &Path) -> Result<(), Error> {
+    for number in list(format, dir)? {
+        let file = segment_path(dir, number);
+        match std::fs::File::open(&file).and_then(|file| file.sync_all()) {
+            // Whoever writes the log has given it back.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            synced => synced.map_err(|source| Error::Read {
+                file,
+                action: "sync the segment",
+                source,
+            })?,
+        }
+    }
+    let synced = std::fs::File::open(dir).and_then(|dir| dir.sync_all());
+    synced.map_err(|source| Error::Folder {
+        keeper: format.keeper,
+        dir: dir.to_owned(),
+        action: "sync the folder",
+        source,
+    })
 }
 
 /// The numbers of the folder's segments, ascending.

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millpond_wal::{Clock, is_held};
+use millpond_wal::{Clock, is_held, sync_segments};
 
 use super::folded::Folded;
 use super::index::Entry;
@@ -122,6 +122,8 @@ pub fn fold(
     {
         return Ok(FoldVersion::Had(highest.version()));
     }
+    // A version that is durable before the log that it has would hide what a power cut has written again.
+    sync_segments(&FORMAT, fold.log).map_err(Error::OverlayLog)?;
     let summary = write(base, table_dir, version, fold.shards, folded, entries)?;
     Ok(FoldVersion::Written {
         summary,

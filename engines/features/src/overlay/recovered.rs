@@ -19,7 +19,9 @@ use super::record::{self, FORMAT, Said};
 use super::section::OverlaySection;
 use super::stamp::Stamp;
 use crate::error::Error;
+use crate::manifest::Manifest;
 use crate::table::Table;
+use crate::versions::{version_dir, versions};
 
 /// The log of an overlay as it was found, and where it goes on.
 pub(super) struct Opened {
@@ -261,27 +263,44 @@ fn begin(recovered: &mut Recovered, table: &Table, dir: &Path) -> Result<Folded,
     if !recovered.has_begun() {
         // Sequences are never given twice: a version may have those of a log that is gone.
         match folded {
-            Some(folded) => recovered.begin_at(folded.sequence.saturating_add(1), folded.history),
+            Some(folded) => {
+                let (_, last) = furthest(table, folded.history).unwrap_or((table.version(), folded.sequence));
+                recovered.begin_at(last.saturating_add(1), folded.history);
+            }
             None => recovered.begin_at(1, random_history()),
         }
         return Ok(folded.unwrap_or_default());
     }
-    let Some(folded) = folded.filter(|folded| folded.history == recovered.next_number) else {
-        return Ok(Folded::default());
-    };
-    if folded.sequence >= recovered.next_sequence {
+    let history = recovered.next_number;
+    // A version that is not served now may be later: what the log would give its sequences to would be taken for what it has.
+    if let Some((version, last)) = furthest(table, history)
+        && last >= recovered.next_sequence
+    {
         return Err(Error::Overlay {
             path: dir.to_path_buf(),
             problem: format!(
-                "its log ends at sequence {}, and version {} has it folded up to {}: restore the log's files, or remove them to \
-                 begin behind that",
+                "its log ends at sequence {}, and version {version} has it folded up to {last}: restore the log's files, or, with that \
+                 version active, remove them to begin behind that",
                 recovered.next_sequence - 1,
-                table.version(),
-                folded.sequence
             ),
         });
     }
-    Ok(folded)
+    Ok(folded
+        .filter(|folded| folded.history == history)
+        .unwrap_or_default())
+}
+
+/// The version that has most of a log folded, whether it is served or not, and up to which sequence. One that cannot be read is passed over: it
+/// cannot be served.
+fn furthest(table: &Table, history: u64) -> Option<(u64, u64)> {
+    let table_dir = table.path().parent()?;
+    let folded_of = |version: u64| {
+        let (manifest, _) = Manifest::read(&version_dir(table_dir, version)).ok()?;
+        let folded = manifest.folded().filter(|folded| folded.history == history)?;
+        Some((version, folded.sequence))
+    };
+    let found = versions(table_dir).ok()?.into_iter().filter_map(folded_of);
+    found.max_by_key(|(_, sequence)| *sequence)
 }
 
 /// Never zero.

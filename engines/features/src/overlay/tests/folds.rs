@@ -402,3 +402,37 @@ fn a_fold_says_of_how_many_keys_the_log_has_more() {
     upsert(&bed, &[8, 9], Some(1.0), at(base, 300));
     assert_eq!(left(&|fold| fold.before_ms = Some(base + 50), &|_| true), 3);
 }
+
+/// Of a version that is folded further than the log and not served: what is upserted next would be taken for what it has.
+#[test]
+fn sequences_of_a_version_that_is_not_served_are_not_given_twice() {
+    let mut bed = Bed::new(|_| ());
+    let log = bed.section.path.clone().unwrap();
+    let upsert = |bed: &Bed, key: u64| bed.upsert(&[key], &[1.0; 3]).unwrap().sequence;
+    let open = |bed: &mut Bed, version| -> Result<(), Error> {
+        let mut table = Table::open_version(&bed.dir(), Some(version))?;
+        // The log is free once nobody has the overlay.
+        bed.table = Arc::new(Table::open_version(&bed.dir(), Some(version))?);
+        let (overlay, _) = Overlay::open_on(Arc::new(RealDisk), &bed.section, &table, QUEUE_BYTES)?;
+        table.see(&overlay)?;
+        bed.table = Arc::new(table);
+        Ok(())
+    };
+    upsert(&bed, 1);
+    bed.reopen();
+    let segment = millpond_wal::segment_path(&log, 1);
+    let short = std::fs::read(&segment).unwrap();
+    for key in 2..6 {
+        upsert(&bed, key);
+    }
+    bed.reopen();
+    let done = folded(&bed, |_| ()).unwrap().unwrap();
+    bed.table = Arc::new(Table::open_version(&bed.dir(), Some(1)).unwrap());
+    // A log that was cut, beside the version before.
+    std::fs::write(&segment, short).unwrap();
+    let refused = open(&mut bed, 1).unwrap_err().to_string();
+    assert!(refused.contains("and version 2 has it folded up to"), "{refused}");
+    std::fs::remove_file(&segment).unwrap();
+    open(&mut bed, 2).unwrap();
+    assert!(upsert(&bed, 7) > done.sequence);
+}
