@@ -27,10 +27,8 @@ impl Versioned {
     }
 
     fn of(cell: &Cell<'_>) -> Versioned {
-        let mut value = Vec::new();
-        cell.copy_value(&mut value);
         Versioned {
-            value,
+            value: cell.value(),
             version: cell.version,
             expires_ms: Some(cell.expires_ms).filter(|expires_ms| *expires_ms != 0),
         }

@@ -151,7 +151,12 @@ impl Tree {
     #[inline]
     fn descend(&self, key: &[u8], level: usize) -> Result<Seen<'_>, Again> {
         let root = self.node(self.root.load(Ordering::Acquire)).ok_or(Again)?;
-        let mut seen = root.seen();
+        self.descend_from(root.seen(), key, level)
+    }
+
+    /// The same from a node above it.
+    #[inline]
+    fn descend_from<'t>(&'t self, mut seen: Seen<'t>, key: &[u8], level: usize) -> Result<Seen<'t>, Again> {
         loop {
             let node = seen.node;
             if node.level() <= level {
@@ -183,11 +188,17 @@ impl Tree {
     /// From a node to one that it names.
     #[inline(always)]
     fn step<'t>(&'t self, from: Seen<'t>, to: Option<u64>) -> Result<Seen<'t>, Again> {
-        let to = to.and_then(|to| self.node(to));
-        to.iter().for_each(Tree::bring);
-        let (Some(to), true) = (to, from.is_still()) else {
+        let to = to.and_then(|to| self.node(to)).ok_or(Again)?;
+        Tree::bring(&to);
+        Tree::arrive(from, to)
+    }
+
+    /// The same where its memory is on its way.
+    #[inline(always)]
+    fn arrive<'t>(from: Seen<'t>, to: Node<'t>) -> Result<Seen<'t>, Again> {
+        if !from.is_still() {
             return Err(Again);
-        };
+        }
         let to = to.seen();
         if to.is_dead() || !from.is_still() {
             return Err(Again);
@@ -197,7 +208,13 @@ impl Tree {
 
     /// The node of a level that a key belongs to.
     fn reach(&self, key: &[u8], level: usize) -> Result<Seen<'_>, Again> {
-        let mut seen = self.descend(key, level)?;
+        let seen = self.descend(key, level)?;
+        self.go_right(seen, key)
+    }
+
+    /// From a node to the one of its level that a key belongs to.
+    #[inline]
+    fn go_right<'t>(&'t self, mut seen: Seen<'t>, key: &[u8]) -> Result<Seen<'t>, Again> {
         while seen.node.is_left_of(&self.heap, key) {
             seen = self.step(seen, seen.node.right())?;
         }
@@ -232,21 +249,16 @@ impl Tree {
     fn try_get<R>(&self, key: &[u8], read: &mut impl FnMut(&Cell<'_>) -> R) -> Result<Option<R>, Again> {
         let mut seen = self.descend(key, 0)?;
         loop {
+            if seen.node.is_left_of(&self.heap, key) {
+                seen = self.step(seen, seen.node.right())?;
+                continue;
+            }
             let leaf = seen.node.leaf();
-            if let Ok(at) = leaf.find(&self.heap, key)
-                && let Some(cell) = leaf.cell(&self.heap, at)
-            {
-                let found = read(&cell);
-                return if seen.is_still() {
-                    Ok(Some(found))
-                } else {
-                    Err(Again)
-                };
-            }
-            if !seen.node.is_left_of(&self.heap, key) {
-                return if seen.is_still() { Ok(None) } else { Err(Again) };
-            }
-            seen = self.step(seen, seen.node.right())?;
+            let at = leaf.find(&self.heap, key).ok();
+            let found = at
+                .and_then(|at| leaf.cell(&self.heap, at))
+                .map(|cell| read(&cell));
+            return if seen.is_still() { Ok(found) } else { Err(Again) };
         }
     }
 

@@ -155,11 +155,6 @@ impl<'b> Encoded<'b> {
         }
     }
 
-    /// As another leaf has it.
-    pub(super) fn moved(bytes: &'b [u8], is_outside: bool) -> Encoded<'b> {
-        Encoded { bytes, is_outside }
-    }
-
     pub(super) fn len(&self) -> usize {
         self.bytes.len()
     }
@@ -282,7 +277,13 @@ impl<'h> Cell<'h> {
     /// How its key compares with another.
     #[inline]
     pub(super) fn cmp_key(&self, key: &[u8]) -> Order {
-        let mut at = 0;
+        self.cmp_key_from(key, 0)
+    }
+
+    /// The same where they are known to begin with so many bytes alike.
+    #[inline]
+    pub(super) fn cmp_key_from(&self, key: &[u8], alike: usize) -> Order {
+        let mut at = alike;
         while at < self.key_len.min(key.len()) {
             match self.word_of_key(at).cmp(&word_of(key, at)) {
                 Order::Equal => at += WORD,
@@ -310,9 +311,16 @@ impl<'h> Cell<'h> {
         copy_bytes(self.words, self.key_begin, self.key_len, bytes);
     }
 
+    /// Its value; none of it where it is no entry, but what a reader that is late has found.
     #[inline]
-    pub(crate) fn copy_value(&self, bytes: &mut Vec<u8>) {
-        copy_bytes(self.words, self.key_begin + self.key_len, self.value_len, bytes);
+    pub(crate) fn value(&self) -> Vec<u8> {
+        let begin = self.key_begin + self.key_len;
+        if begin + self.value_len > self.words.len() * WORD {
+            return Vec::new();
+        }
+        let mut value = Vec::with_capacity(self.value_len.next_multiple_of(WORD));
+        copy_bytes(self.words, begin, self.value_len, &mut value);
+        value
     }
 }
 
@@ -321,12 +329,8 @@ impl<'h> Cell<'h> {
 pub(super) fn word_at(words: &[AtomicU64], begin: usize) -> u64 {
     let (at, shift) = (begin / WORD, (begin % WORD) as u32 * 8);
     let load = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
-    let low = load(at) >> shift;
-    if shift == 0 {
-        low
-    } else {
-        low | load(at + 1) << (64 - shift)
-    }
+    // Shifted in two steps, the second word is nothing where the first has all bytes.
+    load(at) >> shift | load(at + 1) << 1 << (63 - shift)
 }
 
 /// Bytes from a byte on, behind what is in `bytes`; none where there are not so many.
@@ -335,43 +339,78 @@ pub(super) fn copy_bytes(words: &[AtomicU64], begin: usize, len: usize, bytes: &
     if begin + len > words.len() * WORD {
         return;
     }
-    let before = bytes.len();
-    bytes.resize(before + len, 0);
-    let (whole, rest) = bytes.get_mut(before..).unwrap_or_default().as_chunks_mut();
-    let words_behind = begin + whole.len() * WORD;
-    if begin.is_multiple_of(WORD) {
-        let words = words.get(begin / WORD..).unwrap_or_default();
-        for (place, word) in whole.iter_mut().zip(words) {
-            *place = word.load(Ordering::Relaxed).to_le_bytes();
-        }
-    } else {
-        for (at, place) in whole.iter_mut().enumerate() {
-            *place = word_at(words, begin + at * WORD).to_le_bytes();
-        }
+    let end = bytes.len() + len;
+    // Whole words are copied, and what is too much is taken off again.
+    bytes.reserve(len.next_multiple_of(WORD));
+    let (words, shift) = (
+        words.get(begin / WORD..).unwrap_or_default(),
+        (begin % WORD) as u32 * 8,
+    );
+    let count = len.div_ceil(WORD);
+    let mut words = words.iter().map(|word| word.load(Ordering::Relaxed));
+    let mut low = words.next().unwrap_or_default();
+    for _ in 0..count {
+        let high = words.next().unwrap_or_default();
+        bytes.extend_from_slice(&(low >> shift | high << 1 << (63 - shift)).to_le_bytes());
+        low = high;
     }
-    if !rest.is_empty() {
-        let word = word_at(words, words_behind).to_le_bytes();
-        rest.iter_mut().zip(word).for_each(|(place, byte)| *place = byte);
-    }
+    bytes.truncate(end);
 }
 
 /// Writes bytes from a byte on, and leaves those around as they are.
 #[inline]
-pub(super) fn write_bytes(words: &[AtomicU64], mut begin: usize, mut bytes: &[u8]) {
-    while !bytes.is_empty() {
-        let (at, skip) = (begin / WORD, begin % WORD);
-        let Some(word) = words.get(at) else { return };
-        let len = bytes.len().min(WORD - skip);
-        let (now, behind) = bytes.split_at(len);
-        let mut whole = [0; WORD];
-        if len < WORD {
-            whole = word.load(Ordering::Relaxed).to_le_bytes();
-        }
-        for (place, byte) in whole.iter_mut().skip(skip).zip(now) {
-            *place = *byte;
-        }
-        word.store(u64::from_le_bytes(whole), Ordering::Relaxed);
-        (begin, bytes) = (begin + len, behind);
+pub(super) fn write_bytes(words: &[AtomicU64], begin: usize, bytes: &[u8]) {
+    let (mut words, shift) = (
+        words.get(begin / WORD..).unwrap_or_default(),
+        (begin % WORD) as u32 * 8,
+    );
+    let (whole, rest) = bytes.as_chunks();
+    for bytes in whole {
+        write_word(words, shift, u64::from_le_bytes(*bytes), u64::MAX);
+        words = words.get(1..).unwrap_or_default();
+    }
+    if !rest.is_empty() {
+        let left_out = 8 * (WORD - rest.len()) as u32;
+        let value = match bytes.last_chunk() {
+            // With bytes before the rest, which are shifted out.
+            Some(last) => u64::from_le_bytes(*last) >> left_out,
+            None => rest
+                .iter()
+                .rev()
+                .fold(0, |value, byte| value << 8 | u64::from(*byte)),
+        };
+        write_word(words, shift, value, u64::MAX >> left_out);
+    }
+}
+
+/// Copies bytes from a byte of some words on to a byte of others.
+#[inline]
+pub(super) fn move_bytes(from: &[AtomicU64], begin: usize, to: &[AtomicU64], to_begin: usize, len: usize) {
+    let (mut to, shift) = (
+        to.get(to_begin / WORD..).unwrap_or_default(),
+        (to_begin % WORD) as u32 * 8,
+    );
+    for at in (0..len).step_by(WORD) {
+        let left_out = 8 * (WORD - WORD.min(len - at)) as u32;
+        let mask = u64::MAX >> left_out;
+        write_word(to, shift, word_at(from, begin + at) & mask, mask);
+        to = to.get(1..).unwrap_or_default();
+    }
+}
+
+/// Writes the bits of a mask, by so many bits behind the first word's begin.
+#[inline(always)]
+fn write_word(words: &[AtomicU64], shift: u32, value: u64, mask: u64) {
+    let write = |word: &AtomicU64, value: u64, mask: u64| {
+        let others = word.load(Ordering::Relaxed) & !mask;
+        word.store(others | value, Ordering::Relaxed);
+    };
+    let [low, behind @ ..] = words else { return };
+    write(low, value << shift, mask << shift);
+    // In two steps, so that nothing is left where the first word has all of it.
+    let (value, mask) = (value >> 1 >> (63 - shift), mask >> 1 >> (63 - shift));
+    if let (Some(high), true) = (behind.first(), mask != 0) {
+        write(high, value, mask);
     }
 }
 
@@ -379,9 +418,20 @@ pub(super) fn write_bytes(words: &[AtomicU64], mut begin: usize, mut bytes: &[u8
 #[inline]
 pub(super) fn word_of(key: &[u8], at: usize) -> u64 {
     let rest = key.get(at..).unwrap_or_default();
-    match rest.first_chunk() {
-        Some(whole) => u64::from_be_bytes(*whole),
-        None => rest
+    if let Some(whole) = rest.first_chunk() {
+        return u64::from_be_bytes(*whole);
+    }
+    let behind = 8 * (WORD - rest.len()) as u32;
+    if let (Some(last), false) = (key.last_chunk(), rest.is_empty()) {
+        // With bytes before `at`, which are shifted out.
+        return u64::from_be_bytes(*last) << behind;
+    }
+    match (rest.first_chunk(), rest.last_chunk()) {
+        // They overlap where there are fewer than eight.
+        (Some(first), Some(last)) => {
+            u64::from(u32::from_be_bytes(*first)) << 32 | u64::from(u32::from_be_bytes(*last)) << behind
+        }
+        _ => rest
             .iter()
             .enumerate()
             .fold(0, |word, (at, byte)| word | u64::from(*byte) << (56 - 8 * at)),

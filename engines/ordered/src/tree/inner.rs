@@ -3,7 +3,7 @@
 //! Separators are in the heap. Only who has the node's lock changes it.
 
 use std::cmp::Ordering as Order;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cell::{Cell, word_of};
 use super::heap::Heap;
@@ -25,7 +25,8 @@ impl<'t> Inner<'t> {
     /// The lines that a search reads.
     #[inline(always)]
     pub(super) fn lines(&self) -> impl Iterator<Item = &'t AtomicU64> {
-        self.0.words.iter().take(SLOTS).step_by(8)
+        let heads = self.heads();
+        self.0.words.first().into_iter().chain(heads.iter().step_by(8))
     }
 
     #[inline(always)]
@@ -35,7 +36,16 @@ impl<'t> Inner<'t> {
 
     #[inline(always)]
     fn head(&self, at: usize) -> u32 {
-        (self.0.word(HEADS + at / 2) >> (32 * (at as u32 % 2))) as u32
+        let word = self.heads().get(at / 2 % (FULL / 2));
+        (word.map_or(0, |word| word.load(Ordering::Relaxed)) >> (32 * (at as u32 % 2))) as u32
+    }
+
+    /// The words of its heads, of which the compiler knows how many there are.
+    #[inline(always)]
+    fn heads(&self) -> &'t [AtomicU64; FULL / 2] {
+        static NONE: [AtomicU64; FULL / 2] = [const { AtomicU64::new(0) }; FULL / 2];
+        let heads = self.0.words.get(HEADS..).and_then(|heads| heads.first_chunk());
+        heads.unwrap_or(&NONE)
     }
 
     fn set_head(&self, at: usize, head: u32) {
@@ -71,26 +81,33 @@ impl<'t> Inner<'t> {
         self.0.set(OWN, child);
     }
 
-    /// How many heads are lower than this one.
+    /// How many heads are lower than this one. It goes by pairs, of which the later head is compared.
     #[inline(always)]
     fn heads_below(&self, head: u32, count: usize) -> usize {
-        let (mut begin, mut len) = (0, count);
+        let heads = self.heads();
+        let is_below = |pair: usize| {
+            let pair = heads.get(pair % (FULL / 2));
+            pair.is_some_and(|pair| ((pair.load(Ordering::Relaxed) >> 32) as u32) < head)
+        };
+        let (mut begin, mut len) = (0, count / 2);
         while len > 1 {
             let half = len / 2;
-            begin += if self.head(begin + half - 1) < head {
-                half
-            } else {
-                0
-            };
+            begin += if is_below(begin + half - 1) { half } else { 0 };
             len -= half;
         }
-        begin + usize::from(len == 1 && self.head(begin) < head)
+        begin += usize::from(len == 1 && is_below(begin));
+        2 * begin + usize::from(2 * begin < count && self.head(2 * begin) < head)
+    }
+
+    /// The first bytes of a key behind what all keys share.
+    #[inline(always)]
+    fn head_of(&self, key: &[u8]) -> u32 {
+        (word_of(key, self.0.shared()) >> 32) as u32
     }
 
     /// Where a separator is, or where it would come.
-    #[inline]
     pub(super) fn find(&self, heap: &Heap, key: &[u8]) -> Result<usize, usize> {
-        let (count, head) = (self.count(), (word_of(key, self.0.shared()) >> 32) as u32);
+        let (count, head) = (self.count(), self.head_of(key));
         let first = self.heads_below(head, count);
         if first == count || self.head(first) != head {
             return Err(first);
@@ -114,8 +131,14 @@ impl<'t> Inner<'t> {
     }
 
     /// How many separators are not above a key: the child with that number is the one for it, as far as this node knows.
-    #[inline]
+    #[inline(always)]
     pub(super) fn separators_up_to(&self, heap: &Heap, key: &[u8]) -> usize {
+        let (count, head) = (self.count(), self.head_of(key));
+        let first = self.heads_below(head, count);
+        // Most often no head is the key's.
+        if first == count || self.head(first) != head {
+            return first;
+        }
         match self.find(heap, key) {
             Ok(at) => at + 1,
             Err(at) => at,

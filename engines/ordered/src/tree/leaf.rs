@@ -6,7 +6,7 @@
 use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::cell::{Cell, Encoded, word_of, write_bytes};
+use super::cell::{Cell, Encoded, move_bytes, word_of, write_bytes};
 use super::heap::Heap;
 use super::node::{HEAD_WORDS, Node, OWN};
 
@@ -22,8 +22,8 @@ pub(super) const SLOTS: usize = HEAD_WORDS;
 pub(super) const ROOM: usize = PAGE_BYTES - HEAD_WORDS * WORD;
 /// Larger entries are in the heap.
 pub(super) const INLINE_MAX: usize = 64;
-/// A slot: 51 bits of the key, whether the entry is in the heap, and the byte at which it, or its address, begins.
-const START_SHIFT: u32 = 13;
+/// A slot: 51 bits of the key, its start, whether the entry is in the heap, and the byte at which it, or its address, begins.
+const START_MASK: u64 = u64::MAX << 13;
 pub(super) const OUTSIDE: u64 = 1 << 12;
 pub(super) const PLACE_MASK: u64 = OUTSIDE - 1;
 
@@ -32,7 +32,7 @@ pub(super) struct Leaf<'t>(pub Node<'t>);
 
 #[inline(always)]
 fn start_of(word: u64) -> u64 {
-    word >> START_SHIFT
+    word & START_MASK
 }
 
 impl<'t> Leaf<'t> {
@@ -59,7 +59,8 @@ impl<'t> Leaf<'t> {
     /// The lines that a search reads, as far as they are known.
     #[inline(always)]
     pub(super) fn lines(&self) -> impl Iterator<Item = &'t AtomicU64> {
-        self.0.words.iter().take(SLOTS + 40).step_by(LINE_WORDS)
+        let page = self.page();
+        (0..SLOTS + 40).step_by(LINE_WORDS).filter_map(|at| page.get(at))
     }
 
     #[inline(always)]
@@ -67,9 +68,23 @@ impl<'t> Leaf<'t> {
         self.0.count().min(ROOM / WORD)
     }
 
+    /// Its words, of which the compiler knows how many there are.
+    #[inline(always)]
+    pub(super) fn page(&self) -> &'t [AtomicU64; LEAF_WORDS] {
+        static NONE: [AtomicU64; LEAF_WORDS] = [const { AtomicU64::new(0) }; LEAF_WORDS];
+        self.0.words.first_chunk().unwrap_or(&NONE)
+    }
+
     #[inline(always)]
     fn slot(&self, at: usize) -> u64 {
-        self.0.word(SLOTS + at)
+        let slot = self.page().get((SLOTS + at) % LEAF_WORDS);
+        slot.map_or(0, |slot| slot.load(Ordering::Relaxed))
+    }
+
+    /// The slots between two places.
+    #[inline(always)]
+    fn slots(&self, from: usize, to: usize) -> &'t [AtomicU64] {
+        self.page().get(SLOTS + from..SLOTS + to).unwrap_or_default()
     }
 
     #[inline(always)]
@@ -89,25 +104,19 @@ impl<'t> Leaf<'t> {
     /// How many starts are lower than this one.
     #[inline(always)]
     fn starts_below(&self, start: u64, count: usize) -> usize {
-        let Some(slots) = self.0.words.get(SLOTS..SLOTS + count) else {
-            return 0;
-        };
-        let start_at = |at: usize| {
-            slots
-                .get(at)
-                .map_or(0, |slot| start_of(slot.load(Ordering::Relaxed)))
+        let page = self.page();
+        let is_below = |at: usize| {
+            let slot = page.get((SLOTS + at) % LEAF_WORDS);
+            // What a slot has behind its start makes it no lower.
+            slot.is_some_and(|slot| slot.load(Ordering::Relaxed) < start)
         };
         let (mut begin, mut len) = (0, count);
         while len > 1 {
             let half = len / 2;
-            begin += if start_at(begin + half - 1) < start {
-                half
-            } else {
-                0
-            };
+            begin += if is_below(begin + half - 1) { half } else { 0 };
             len -= half;
         }
-        begin + usize::from(len == 1 && start_at(begin) < start)
+        begin + usize::from(len == 1 && is_below(begin))
     }
 
     /// Has the memory brought where the key's entry is, if it is in the page.
@@ -122,17 +131,21 @@ impl<'t> Leaf<'t> {
             .for_each(prefetch);
     }
 
-    /// Where a key is, or where it would come.
+    /// Where a key is that lies within the leaf's bounds, or where it would come.
     #[inline]
     pub(super) fn find(&self, heap: &Heap, key: &[u8]) -> Result<usize, usize> {
-        let (count, start) = (self.count(), start_of(word_of(key, self.0.shared())));
+        let (count, shared) = (self.count(), self.0.shared());
+        let start = start_of(word_of(key, shared));
         let mut begin = self.starts_below(start, count);
         // Most often the key itself, or nothing.
         let is_alike = |at: usize| at < count && start_of(self.slot(at)) == start;
         if !is_alike(begin) {
             return Err(begin);
         }
-        let compared = |at| self.cell(heap, at).map_or(Order::Less, |cell| cell.cmp_key(key));
+        let compared = |at| {
+            self.cell(heap, at)
+                .map_or(Order::Less, |cell| cell.cmp_key_from(key, shared))
+        };
         if !is_alike(begin + 1) {
             return match compared(begin) {
                 Order::Equal => Ok(begin),
@@ -140,7 +153,8 @@ impl<'t> Leaf<'t> {
                 Order::Greater => Err(begin),
             };
         }
-        let mut end = self.starts_below(start + 1, count);
+        let above = start.checked_add(!START_MASK + 1);
+        let mut end = above.map_or(count, |above| self.starts_below(above, count));
         while begin < end {
             let middle = begin + (end - begin) / 2;
             match compared(middle) {
@@ -197,15 +211,11 @@ impl<'t> Leaf<'t> {
         }
         let before = before.map(AtomicU64::new);
         let mut first = PAGE_BYTES;
-        let mut bytes = Vec::with_capacity(INLINE_MAX);
         for at in 0..self.count() {
             let slot = self.slot(at);
-            let place = (slot & PLACE_MASK) as usize;
             let len = self.len_in_page(&before, slot);
-            bytes.clear();
-            super::cell::copy_bytes(&before, place, len, &mut bytes);
             first -= len;
-            write_bytes(self.0.words, first, &bytes);
+            move_bytes(&before, (slot & PLACE_MASK) as usize, self.0.words, first, len);
             self.0.set(SLOTS + at, slot & !PLACE_MASK | first as u64);
         }
         self.set_room(first, 0);
@@ -222,7 +232,7 @@ impl<'t> Leaf<'t> {
 
     /// Puts an entry at a place; there is room.
     pub(super) fn insert(&self, at: usize, key: &[u8], encoded: &Encoded<'_>) {
-        let start = word_of(key, self.0.shared()) & (u64::MAX << START_SHIFT);
+        let start = start_of(word_of(key, self.0.shared()));
         self.insert_start(at, start, encoded);
     }
 
@@ -248,7 +258,7 @@ impl<'t> Leaf<'t> {
     pub(super) fn replace(&self, at: usize, encoded: &Encoded<'_>) -> bool {
         let slot = self.slot(at);
         let (len, place) = (self.len_in_page(self.0.words, slot), (slot & PLACE_MASK) as usize);
-        let start = slot & (u64::MAX << START_SHIFT);
+        let start = start_of(slot);
         if len == encoded.len() {
             self.put(at, start, place, encoded);
             return true;
@@ -274,8 +284,9 @@ impl<'t> Leaf<'t> {
             return;
         };
         let count = self.count();
-        for at in (at..count).rev() {
-            self.0.set(SLOTS + at + 1, self.slot(at));
+        let slots = self.slots(at, count + 1).iter().rev();
+        for (next, slot) in slots.clone().zip(slots.skip(1)) {
+            next.store(slot.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.0.set_count(count + 1);
         self.put(at, start, place, encoded);
@@ -286,8 +297,9 @@ impl<'t> Leaf<'t> {
         let (count, len) = (self.count(), self.len_in_page(self.0.words, self.slot(at)));
         let (first, lost) = self.room();
         self.set_room(first, lost + len);
-        for at in at..count - 1 {
-            self.0.set(SLOTS + at, self.slot(at + 1));
+        let slots = self.slots(at, count).iter();
+        for (slot, next) in slots.clone().zip(slots.skip(1)) {
+            slot.store(next.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.0.set_count(count - 1);
         if count == 1 {
@@ -302,8 +314,8 @@ impl<'t> Leaf<'t> {
                 let word = self
                     .cell(heap, at)
                     .map_or(0, |cell| cell.word_of_key(self.0.shared()));
-                let rest = self.slot(at) & !(u64::MAX << START_SHIFT);
-                self.0.set(SLOTS + at, word & (u64::MAX << START_SHIFT) | rest);
+                let rest = self.slot(at) & !START_MASK;
+                self.0.set(SLOTS + at, start_of(word) | rest);
             }
         }
     }
@@ -322,27 +334,41 @@ impl<'t> Leaf<'t> {
 
     /// Moves the entries from a place on behind those of another leaf, which has room.
     pub(super) fn move_to(&self, heap: &Heap, from: usize, other: &Leaf<'_>) {
-        let count = self.count();
-        let mut bytes = Vec::with_capacity(INLINE_MAX);
+        let (count, begin) = (self.count(), other.count());
+        let bytes: usize = (from..count)
+            .map(|at| self.len_in_page(self.0.words, self.slot(at)))
+            .sum();
+        if other.room().0 < other.slots_end(count - from) + bytes {
+            other.close_gaps();
+        }
+        let (mut first, lost) = other.room();
+        let is_alike = self.0.shared() == other.0.shared();
         for at in from..count {
             let slot = self.slot(at);
-            bytes.clear();
             let len = self.len_in_page(self.0.words, slot);
-            super::cell::copy_bytes(self.0.words, (slot & PLACE_MASK) as usize, len, &mut bytes);
-            let word = match self.0.shared() == other.0.shared() {
+            first -= len;
+            move_bytes(
+                self.0.words,
+                (slot & PLACE_MASK) as usize,
+                other.0.words,
+                first,
+                len,
+            );
+            let word = match is_alike {
                 true => slot,
                 false => self
                     .cell(heap, at)
                     .map_or(0, |cell| cell.word_of_key(other.0.shared())),
             };
-            let encoded = Encoded::moved(&bytes, slot & OUTSIDE != 0);
-            other.insert_start(other.count(), word & (u64::MAX << START_SHIFT), &encoded);
+            let start = start_of(word);
+            other
+                .0
+                .set(SLOTS + begin + at - from, start | slot & OUTSIDE | first as u64);
         }
-        let (first, mut lost) = self.room();
-        lost += (from..count)
-            .map(|at| self.len_in_page(self.0.words, self.slot(at)))
-            .sum::<usize>();
-        self.set_room(first, lost);
+        other.set_room(first, lost);
+        other.0.set_count(begin + count - from);
+        let (first, lost) = self.room();
+        self.set_room(first, lost + bytes);
         self.0.set_count(from);
         if from == 0 {
             self.begin();

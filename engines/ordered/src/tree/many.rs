@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use super::cell::Cell;
 use super::held::Held;
-use super::node::{Seen, pause};
+use super::node::{Node, Seen, pause};
 use super::{Again, TRIES, Tree};
 
 /// Keys whose ways are gone side by side: about as many misses as a core has under way at once.
@@ -59,19 +59,22 @@ impl Tree {
         let root = root.ok_or(Again)?.seen();
         all.resize(first + keys.len(), root);
         let ways = all.get_mut(first..).unwrap_or_default();
-        let mut next = [0; SIDE_BY_SIDE];
+        let mut next = [root.node; SIDE_BY_SIDE];
+        // Leaves are equally deep: all ways are as long, but for nodes that were split a moment ago.
         loop {
             let mut is_there = true;
             for ((key, seen), next) in keys.iter().zip(&*ways).zip(&mut next) {
-                *next = self.next_below(seen, key.as_ref())?;
-                is_there &= *next == seen.node.id;
+                if seen.node.level() > 0 {
+                    *next = self.next_below(&seen.node, key.as_ref()).ok_or(Again)?;
+                    is_there = false;
+                }
             }
             if is_there {
                 break;
             }
             for (seen, next) in ways.iter_mut().zip(next) {
-                if next != seen.node.id {
-                    *seen = self.step(*seen, Some(next))?;
+                if seen.node.level() > 0 {
+                    *seen = Tree::arrive(*seen, next)?;
                 }
             }
         }
@@ -81,15 +84,12 @@ impl Tree {
         Ok(())
     }
 
-    /// The node to go on to, whose memory is on its way then; a leaf itself.
-    fn next_below(&self, seen: &Seen<'_>, key: &[u8]) -> Result<u64, Again> {
-        let node = seen.node;
-        if node.level() == 0 {
-            return Ok(node.id);
-        }
-        let next = self.towards(&node, key).ok_or(Again)?;
-        self.node(next).iter().for_each(Tree::bring);
-        Ok(next)
+    /// The node to go on to, whose memory is on its way then.
+    #[inline(always)]
+    fn next_below(&self, node: &Node<'_>, key: &[u8]) -> Option<Node<'_>> {
+        let next = self.node(self.towards(node, key)?)?;
+        Tree::bring(&next);
+        Some(next)
     }
 
     /// The same where leaves change all the time: writers wait.

@@ -2,6 +2,8 @@
 //!
 //! It is one moment of the leaf once the leaf was found to be unchanged behind the copy.
 
+use std::cell::RefCell;
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::Ordering;
 
 use super::cell::{Content, Parts, copy_bytes};
@@ -13,7 +15,7 @@ const WORD: usize = size_of::<u64>();
 const OUTSIDE_MAX: usize = 1 << 20;
 
 struct Page {
-    words: Box<[[u8; WORD]]>,
+    words: Box<[[u8; WORD]; LEAF_WORDS]>,
     /// Entries of the heap, and where each begins.
     outside: Vec<u8>,
     begins: Vec<usize>,
@@ -26,6 +28,8 @@ struct Page {
     /// Behind the last one there is none that is wanted.
     is_last: bool,
     keys_only: bool,
+    /// Whether any of them is in the heap.
+    has_outside: bool,
 }
 
 /// Which way a scan goes.
@@ -51,7 +55,7 @@ pub(super) struct Wanted<'k> {
 impl Page {
     fn new() -> Page {
         Page {
-            words: vec![[0; WORD]; LEAF_WORDS].into(),
+            words: Box::new([[0; WORD]; LEAF_WORDS]),
             outside: Vec::new(),
             begins: Vec::new(),
             begin: 0,
@@ -60,6 +64,7 @@ impl Page {
             is_whole: false,
             is_last: false,
             keys_only: false,
+            has_outside: false,
         }
     }
 
@@ -72,7 +77,7 @@ impl Page {
         wanted: &Wanted<'_>,
         outside_max: usize,
     ) {
-        for (place, word) in self.words.iter_mut().zip(leaf.0.words) {
+        for (place, word) in self.words.iter_mut().zip(leaf.page()) {
             *place = word.load(Ordering::Relaxed).to_le_bytes();
         }
         self.outside.clear();
@@ -82,26 +87,36 @@ impl Page {
             Order::Ascending => (from, to.min(from.saturating_add(wanted.entries_max))),
             Order::Descending => (from.max(to.saturating_sub(wanted.entries_max)), to),
         };
-        for number in 0..self.len() {
-            let at = self.place(number);
-            if self.slot(at) & OUTSIDE == 0 {
-                continue;
-            }
-            if self.outside.len() >= outside_max {
-                self.cut(at);
-                break;
-            }
-            self.begins.push(self.outside.len());
-            if let Some(cell) = leaf.cell(heap, at) {
-                let left_out = if wanted.keys_only { cell.value_len } else { 0 };
-                let len = cell.len_bytes().saturating_sub(left_out);
-                copy_bytes(cell.words(), cell.begin(), len, &mut self.outside);
-            }
+        let slots = self.words.get(SLOTS + self.begin..SLOTS + self.end);
+        let slots = slots.unwrap_or_default().iter();
+        self.has_outside = slots.fold(0, |all, slot| all | u64::from_le_bytes(*slot)) & OUTSIDE != 0;
+        if self.has_outside {
+            self.copy_outside(leaf, heap, outside_max);
         }
         (self.is_whole, self.is_last) = match wanted.order {
             Order::Ascending => (self.end == leaf.count(), self.end == to && to < leaf.count()),
             Order::Descending => (self.begin == 0, self.begin == from && from > 0),
         };
+    }
+
+    /// Copies the entries that are in the heap, so many bytes of them at most.
+    fn copy_outside(&mut self, leaf: Leaf<'_>, heap: &Heap, bytes_max: usize) {
+        for number in 0..self.len() {
+            let at = self.place(number);
+            if self.slot(at) & OUTSIDE == 0 {
+                continue;
+            }
+            if self.outside.len() >= bytes_max {
+                self.cut(at);
+                break;
+            }
+            self.begins.push(self.outside.len());
+            if let Some(cell) = leaf.cell(heap, at) {
+                let left_out = if self.keys_only { cell.value_len } else { 0 };
+                let len = cell.len_bytes().saturating_sub(left_out);
+                copy_bytes(cell.words(), cell.begin(), len, &mut self.outside);
+            }
+        }
     }
 
     /// The place of the entry that is visited behind so many.
@@ -128,10 +143,15 @@ impl Page {
 
     /// Visits the entries, until `visit` says that it is enough; whether it did not.
     pub fn visit(&self, visit: &mut impl FnMut(Content<'_>) -> bool) -> bool {
+        let slots = self.words.get(SLOTS + self.begin..SLOTS + self.end);
+        let mut slots = slots.unwrap_or_default().iter();
         let mut begins = self.begins.iter();
         let page = self.words.as_flattened();
-        (0..self.len()).all(|number| {
-            let slot = self.slot(self.place(number));
+        while let Some(slot) = match self.order {
+            Order::Ascending => slots.next(),
+            Order::Descending => slots.next_back(),
+        } {
+            let slot = u64::from_le_bytes(*slot);
             let (bytes, begin) = match slot & OUTSIDE {
                 0 => (page, (slot & PLACE_MASK) as usize),
                 _ => (
@@ -139,24 +159,30 @@ impl Page {
                     begins.next().copied().unwrap_or_default(),
                 ),
             };
-            let word_at = |at: usize| {
-                let word = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
-                word.map_or(0, |word| u64::from_le_bytes(*word))
-            };
-            let parts = Parts::read(begin, word_at);
-            let rest = bytes.get(parts.key_begin..).unwrap_or_default();
-            let (key, rest) = rest.split_at_checked(parts.key_len).unwrap_or_default();
-            let value = match self.keys_only {
-                true => &[],
-                false => rest.get(..parts.value_len).unwrap_or_default(),
-            };
-            visit(Content {
-                key,
-                value,
-                version: parts.version,
-                expires_ms: parts.expires_ms,
-            })
-        })
+            if !visit(self.content(bytes, begin)) {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The entry that begins at a byte.
+    #[inline(always)]
+    fn content<'b>(&self, bytes: &'b [u8], begin: usize) -> Content<'b> {
+        let word_at = |at: usize| {
+            let word = bytes.get(at..).and_then(|bytes| bytes.first_chunk());
+            word.map_or(0, |word| u64::from_le_bytes(*word))
+        };
+        let parts = Parts::read(begin, word_at);
+        let rest = bytes.get(parts.key_begin..).unwrap_or_default();
+        let (key, rest) = rest.split_at_checked(parts.key_len).unwrap_or_default();
+        let value_len = if self.keys_only { 0 } else { parts.value_len };
+        Content {
+            key,
+            value: rest.get(..value_len).unwrap_or_default(),
+            version: parts.version,
+            expires_ms: parts.expires_ms,
+        }
     }
 
     pub fn len(&self) -> usize {
@@ -242,5 +268,51 @@ impl Pages {
     /// [`Page::visit`].
     pub fn visit(&self, visit: &mut impl FnMut(Content<'_>) -> bool) -> bool {
         self.pages.iter().take(self.used).all(|page| page.visit(visit))
+    }
+}
+
+/// Pages that a thread keeps for its next scan.
+const KEPT_PAGES: usize = 32;
+const KEPT_BYTES: usize = 64 << 10;
+
+/// The pages of a thread, while it scans.
+pub(super) struct Borrowed(Pages);
+
+thread_local! {
+    static KEPT: RefCell<Pages> = RefCell::default();
+}
+
+impl Borrowed {
+    /// Those of the last scan, or new ones where that has not ended.
+    pub fn new() -> Borrowed {
+        Borrowed(KEPT.try_with(RefCell::take).unwrap_or_default())
+    }
+}
+
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        let mut pages = std::mem::take(&mut self.0);
+        pages.pages.truncate(KEPT_PAGES);
+        for page in &mut pages.pages {
+            page.outside.clear();
+            page.outside.shrink_to(KEPT_BYTES / KEPT_PAGES);
+            page.begins.shrink_to(LEAF_WORDS);
+        }
+        // A thread that ends has none.
+        let _ = KEPT.try_with(|kept| kept.replace(pages));
+    }
+}
+
+impl Deref for Borrowed {
+    type Target = Pages;
+
+    fn deref(&self) -> &Pages {
+        &self.0
+    }
+}
+
+impl DerefMut for Borrowed {
+    fn deref_mut(&mut self) -> &mut Pages {
+        &mut self.0
     }
 }

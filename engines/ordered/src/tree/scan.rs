@@ -8,7 +8,7 @@ use super::cell::Content;
 use super::heap::Heap;
 use super::held::Held;
 use super::node::{Node, Seen, pause};
-use super::page::{Order, Pages, Wanted};
+use super::page::{Borrowed, Order, Pages, Wanted};
 use super::{Again, TRIES, Tree};
 
 /// Which entries a scan visits, and how many it sees at one moment, unless they are a MiB before.
@@ -35,10 +35,15 @@ impl<'k> Span<'k> {
     }
 }
 
+/// Entries of a leaf, about.
+const LEAF_ENTRIES: usize = 40;
+/// Leaves behind the first that are brought at once.
+const BROUGHT_MAX: usize = 3;
+
 impl Tree {
     /// Visits entries in the order of their keys, until `visit` says that it is enough.
     pub fn scan(&self, span: Span<'_>, mut visit: impl FnMut(Content<'_>) -> bool) {
-        let (mut from, mut pages) = (Some(span.start.to_vec()), Pages::default());
+        let (mut from, mut pages) = (Some(span.start.to_vec()), Borrowed::new());
         while let Some(start) = from {
             let rest = Span {
                 start: &start,
@@ -53,7 +58,7 @@ impl Tree {
 
     /// The same from the last key to the first.
     pub fn scan_back(&self, span: Span<'_>, mut visit: impl FnMut(Content<'_>) -> bool) {
-        let (mut end, mut pages) = (span.end.map(<[u8]>::to_vec), Pages::default());
+        let (mut end, mut pages) = (span.end.map(<[u8]>::to_vec), Borrowed::new());
         loop {
             let rest = Span {
                 end: end.as_deref(),
@@ -83,14 +88,12 @@ impl Tree {
         pages.clear();
         let mut wanted = span.wanted(Order::Ascending, (Some(span.start), span.end));
         let mut all = Vec::new();
-        let mut seen = self.reach(span.start, 0)?;
+        let mut seen = self.begin_pages(span)?;
         loop {
             all.push(seen);
             let leaf = seen.node.leaf();
             let right = leaf.0.right();
-            if let Some(right) = right.and_then(|right| self.node(right)) {
-                right.words.iter().step_by(8).for_each(prefetch);
-            }
+            right.into_iter().for_each(|right| self.bring_whole(right));
             // The key that a leaf ends with lies elsewhere in memory: it is read where it matters.
             let is_enough = pages.copy(leaf, &self.heap, &wanted) || span.ends_in(&leaf.0, &self.heap);
             if is_enough || right.is_none() {
@@ -100,6 +103,29 @@ impl Tree {
             wanted.from = None;
             seen = self.step(seen, right)?;
         }
+    }
+
+    /// The leaf that a scan begins in. The memory of those behind it is on its way, as far as the node above knows them.
+    fn begin_pages(&self, span: &Span<'_>) -> Result<Seen<'_>, Again> {
+        let above = self.descend(span.start, 1)?;
+        if above.node.level() == 1 {
+            let inner = above.node.inner();
+            let first = inner.separators_up_to(&self.heap, span.start);
+            let leaves = (span.entries_max / LEAF_ENTRIES).min(BROUGHT_MAX);
+            let last = inner.count().min(first + leaves);
+            (first..=last).for_each(|at| self.bring_whole(inner.child(at)));
+        }
+        let leaf = self.descend_from(above, span.start, 0)?;
+        self.go_right(leaf, span.start)
+    }
+
+    /// Has all memory of a node brought.
+    #[inline]
+    fn bring_whole(&self, id: u64) {
+        let node = self.node(id);
+        node.iter()
+            .flat_map(|node| node.words.iter().step_by(8))
+            .for_each(prefetch);
     }
 
     /// The same where leaves change all the time: writers wait.

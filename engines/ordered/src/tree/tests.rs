@@ -1,5 +1,6 @@
 //! The tree against a map, and with many threads.
 #![allow(clippy::unwrap_used)]
+mod bytes;
 mod locks;
 
 use super::*;
@@ -35,11 +36,7 @@ fn before(key: &[u8], (value, version): (Vec<u8>, u64)) -> Before {
 }
 
 fn found(tree: &Tree, key: &[u8]) -> Option<(Vec<u8>, u64)> {
-    tree.get(key, |cell| {
-        let mut value = Vec::new();
-        cell.copy_value(&mut value);
-        (value, cell.version)
-    })
+    tree.get(key, |cell| (cell.value(), cell.version))
 }
 
 fn all(entries_max: usize) -> Span<'static> {
@@ -60,11 +57,7 @@ impl ReadMany for Found {
     }
 
     fn read(&mut self, at: usize, cell: Option<&Cell<'_>>) {
-        self.0[at] = cell.map(|cell| {
-            let mut value = Vec::new();
-            cell.copy_value(&mut value);
-            (value, cell.version)
-        });
+        self.0[at] = cell.map(|cell| (cell.value(), cell.version));
     }
 }
 
