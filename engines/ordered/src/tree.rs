@@ -267,6 +267,7 @@ impl Tree {
         let mut buffer = [0; INLINE_MAX];
         let encoded = Encoded::of(&content, &self.heap, &mut buffer);
         let leaf = self.lock(content.key, 0).leaf();
+        leaf.prefetch_room();
         self.write_and_unlock(leaf, content.key, &encoded)
     }
 
@@ -283,6 +284,7 @@ impl Tree {
     /// Writes an entry with the version that is next once its leaf is locked; that version, and what the key had before.
     pub fn put_next(&self, mut content: Content<'_>, version: impl FnOnce() -> u64) -> (u64, Option<Before>) {
         let leaf = self.lock(content.key, 0).leaf();
+        leaf.prefetch_room();
         content.version = version();
         let mut buffer = [0; INLINE_MAX];
         let encoded = Encoded::of(&content, &self.heap, &mut buffer);

@@ -359,59 +359,41 @@ pub(super) fn copy_bytes(words: &[AtomicU64], begin: usize, len: usize, bytes: &
 
 /// Writes bytes from a byte on, and leaves those around as they are.
 #[inline]
-pub(super) fn write_bytes(words: &[AtomicU64], begin: usize, bytes: &[u8]) {
-    let (mut words, shift) = (
-        words.get(begin / WORD..).unwrap_or_default(),
-        (begin % WORD) as u32 * 8,
-    );
+pub(super) fn write_bytes(words: &[AtomicU64], begin: usize, mut bytes: &[u8]) {
+    let mut words = words.get(begin / WORD..).unwrap_or_default();
+    let skip = begin % WORD;
+    if let (true, [word, behind @ ..]) = (skip != 0, words) {
+        let (now, later) = bytes.split_at(bytes.len().min(WORD - skip));
+        write_part(word, skip, now);
+        (words, bytes) = (behind, later);
+    }
     let (whole, rest) = bytes.as_chunks();
-    for bytes in whole {
-        write_word(words, shift, u64::from_le_bytes(*bytes), u64::MAX);
-        words = words.get(1..).unwrap_or_default();
+    for (word, bytes) in words.iter().zip(whole) {
+        word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
     }
-    if !rest.is_empty() {
-        let left_out = 8 * (WORD - rest.len()) as u32;
-        let value = match bytes.last_chunk() {
-            // With bytes before the rest, which are shifted out.
-            Some(last) => u64::from_le_bytes(*last) >> left_out,
-            None => rest
-                .iter()
-                .rev()
-                .fold(0, |value, byte| value << 8 | u64::from(*byte)),
-        };
-        write_word(words, shift, value, u64::MAX >> left_out);
+    if let (false, Some(word)) = (rest.is_empty(), words.get(whole.len())) {
+        write_part(word, 0, rest);
     }
 }
 
-/// Copies bytes from a byte of some words on to a byte of others.
+/// Writes fewer than eight bytes of a word, behind so many of them.
 #[inline]
-pub(super) fn move_bytes(from: &[AtomicU64], begin: usize, to: &[AtomicU64], to_begin: usize, len: usize) {
-    let (mut to, shift) = (
-        to.get(to_begin / WORD..).unwrap_or_default(),
-        (to_begin % WORD) as u32 * 8,
-    );
-    for at in (0..len).step_by(WORD) {
-        let left_out = 8 * (WORD - WORD.min(len - at)) as u32;
-        let mask = u64::MAX >> left_out;
-        write_word(to, shift, word_at(from, begin + at) & mask, mask);
-        to = to.get(1..).unwrap_or_default();
-    }
-}
-
-/// Writes the bits of a mask, by so many bits behind the first word's begin.
-#[inline(always)]
-fn write_word(words: &[AtomicU64], shift: u32, value: u64, mask: u64) {
-    let write = |word: &AtomicU64, value: u64, mask: u64| {
-        let others = word.load(Ordering::Relaxed) & !mask;
-        word.store(others | value, Ordering::Relaxed);
+fn write_part(word: &AtomicU64, skip: usize, bytes: &[u8]) {
+    let shift = 8 * skip as u32;
+    let value = match (bytes.first_chunk(), bytes.last_chunk()) {
+        // They overlap.
+        (Some(first), Some(last)) => {
+            let behind = 8 * (bytes.len() - size_of::<u32>()) as u32;
+            u64::from(u32::from_le_bytes(*first)) | u64::from(u32::from_le_bytes(*last)) << behind
+        }
+        _ => bytes
+            .iter()
+            .rev()
+            .fold(0, |value, byte| value << 8 | u64::from(*byte)),
     };
-    let [low, behind @ ..] = words else { return };
-    write(low, value << shift, mask << shift);
-    // In two steps, so that nothing is left where the first word has all of it.
-    let (value, mask) = (value >> 1 >> (63 - shift), mask >> 1 >> (63 - shift));
-    if let (Some(high), true) = (behind.first(), mask != 0) {
-        write(high, value, mask);
-    }
+    let mask = !(u64::MAX << (8 * bytes.len() as u32)) << shift;
+    let others = word.load(Ordering::Relaxed) & !mask;
+    word.store(others | value << shift, Ordering::Relaxed);
 }
 
 /// Eight bytes of a key from `at` on as a number in the order of keys; behind its end zeros.

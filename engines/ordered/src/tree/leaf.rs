@@ -6,7 +6,7 @@
 use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::cell::{Cell, Encoded, move_bytes, word_of, write_bytes};
+use super::cell::{Cell, Encoded, word_of, write_bytes};
 use super::heap::Heap;
 use super::node::{HEAD_WORDS, Node, OWN};
 
@@ -131,6 +131,17 @@ impl<'t> Leaf<'t> {
             .for_each(prefetch);
     }
 
+    /// Has the memory brought where the next entry will be written.
+    pub(super) fn prefetch_room(&self) {
+        let (first, _) = self.room();
+        let places = [first.wrapping_sub(1), first.wrapping_sub(INLINE_MAX / 2)];
+        let page = self.page();
+        places
+            .iter()
+            .filter_map(|place| page.get(place / WORD))
+            .for_each(prefetch);
+    }
+
     /// Where a key is that lies within the leaf's bounds, or where it would come.
     #[inline]
     pub(super) fn find(&self, heap: &Heap, key: &[u8]) -> Result<usize, usize> {
@@ -205,27 +216,39 @@ impl<'t> Leaf<'t> {
 
     /// Moves entries to the end of the page, so that nothing is between them.
     fn close_gaps(&self) {
-        let mut before = [0; LEAF_WORDS];
-        for (place, word) in before.iter_mut().zip(self.0.words) {
-            *place = word.load(Ordering::Relaxed);
-        }
-        let before = before.map(AtomicU64::new);
-        let mut first = PAGE_BYTES;
+        let mut run = Run::before(PAGE_BYTES);
+        let bytes = self.bytes();
         for at in 0..self.count() {
             let slot = self.slot(at);
-            let len = self.len_in_page(&before, slot);
-            first -= len;
-            move_bytes(&before, (slot & PLACE_MASK) as usize, self.0.words, first, len);
+            let first = run.add(self.entry_in(&bytes, slot));
             self.0.set(SLOTS + at, slot & !PLACE_MASK | first as u64);
         }
-        self.set_room(first, 0);
+        write_bytes(self.0.words, run.first, run.bytes());
+        self.set_room(run.first, 0);
+    }
+
+    /// Its bytes as they are now, for whoever has its lock.
+    fn bytes(&self) -> [u8; PAGE_BYTES] {
+        let mut bytes = [0; PAGE_BYTES];
+        let (places, _) = bytes.as_chunks_mut();
+        for (place, word) in places.iter_mut().zip(self.page()) {
+            *place = word.load(Ordering::Relaxed).to_le_bytes();
+        }
+        bytes
+    }
+
+    /// The entry of a slot, or its address, in the bytes of the page.
+    fn entry_in<'b>(&self, bytes: &'b [u8; PAGE_BYTES], slot: u64) -> &'b [u8] {
+        let place = (slot & PLACE_MASK) as usize;
+        let len = self.len_in_page(slot);
+        bytes.get(place..place + len).unwrap_or_default()
     }
 
     /// Bytes that the entry of a slot takes in the page.
-    fn len_in_page(&self, words: &[AtomicU64], slot: u64) -> usize {
+    fn len_in_page(&self, slot: u64) -> usize {
         let place = (slot & PLACE_MASK) as usize;
         match slot & OUTSIDE {
-            0 => Cell::read_at(words, place).map_or(0, |cell| cell.len_bytes()),
+            0 => Cell::read_at(self.0.words, place).map_or(0, |cell| cell.len_bytes()),
             _ => WORD,
         }
     }
@@ -257,7 +280,7 @@ impl<'t> Leaf<'t> {
     /// Writes another entry of the key at a place, if there is room.
     pub(super) fn replace(&self, at: usize, encoded: &Encoded<'_>) -> bool {
         let slot = self.slot(at);
-        let (len, place) = (self.len_in_page(self.0.words, slot), (slot & PLACE_MASK) as usize);
+        let (len, place) = (self.len_in_page(slot), (slot & PLACE_MASK) as usize);
         let start = start_of(slot);
         if len == encoded.len() {
             self.put(at, start, place, encoded);
@@ -294,7 +317,7 @@ impl<'t> Leaf<'t> {
 
     /// Takes away the entry at a place. What it has in the heap is the caller's.
     pub(super) fn remove(&self, at: usize) {
-        let (count, len) = (self.count(), self.len_in_page(self.0.words, self.slot(at)));
+        let (count, len) = (self.count(), self.len_in_page(self.slot(at)));
         let (first, lost) = self.room();
         self.set_room(first, lost + len);
         let slots = self.slots(at, count).iter();
@@ -324,7 +347,7 @@ impl<'t> Leaf<'t> {
     pub(super) fn middle(&self) -> usize {
         let (mut used, half, count) = (0, self.used() / 2, self.count());
         for at in 0..count {
-            used += WORD + self.len_in_page(self.0.words, self.slot(at));
+            used += WORD + self.len_in_page(self.slot(at));
             if used >= half {
                 return (at + 1).clamp(1, count.max(2) - 1);
             }
@@ -335,43 +358,69 @@ impl<'t> Leaf<'t> {
     /// Moves the entries from a place on behind those of another leaf, which has room.
     pub(super) fn move_to(&self, heap: &Heap, from: usize, other: &Leaf<'_>) {
         let (count, begin) = (self.count(), other.count());
-        let bytes: usize = (from..count)
-            .map(|at| self.len_in_page(self.0.words, self.slot(at)))
-            .sum();
-        if other.room().0 < other.slots_end(count - from) + bytes {
+        let bytes = self.bytes();
+        let slots = (from..count).map(|at| self.slot(at));
+        let moved: usize = slots.map(|slot| self.entry_in(&bytes, slot).len()).sum();
+        if other.room().0 < other.slots_end(count - from) + moved {
             other.close_gaps();
         }
-        let (mut first, lost) = other.room();
+        let (first, lost) = other.room();
+        let mut run = Run::before(first);
         let is_alike = self.0.shared() == other.0.shared();
-        for at in from..count {
+        for (at, place) in (from..count).zip(begin..) {
             let slot = self.slot(at);
-            let len = self.len_in_page(self.0.words, slot);
-            first -= len;
-            move_bytes(
-                self.0.words,
-                (slot & PLACE_MASK) as usize,
-                other.0.words,
-                first,
-                len,
-            );
+            let first = run.add(self.entry_in(&bytes, slot));
             let word = match is_alike {
                 true => slot,
                 false => self
                     .cell(heap, at)
                     .map_or(0, |cell| cell.word_of_key(other.0.shared())),
             };
-            let start = start_of(word);
             other
                 .0
-                .set(SLOTS + begin + at - from, start | slot & OUTSIDE | first as u64);
+                .set(SLOTS + place, start_of(word) | slot & OUTSIDE | first as u64);
         }
-        other.set_room(first, lost);
+        write_bytes(other.0.words, run.first, run.bytes());
+        other.set_room(run.first, lost);
         other.0.set_count(begin + count - from);
         let (first, lost) = self.room();
-        self.set_room(first, lost + bytes);
+        self.set_room(first, lost + moved);
         self.0.set_count(from);
         if from == 0 {
             self.begin();
         }
+    }
+}
+
+/// Entries that are put together before they are written to a page, from its end on.
+struct Run {
+    page: [u8; PAGE_BYTES],
+    first: usize,
+    end: usize,
+}
+
+impl Run {
+    fn before(end: usize) -> Run {
+        Run {
+            page: [0; PAGE_BYTES],
+            first: end,
+            end,
+        }
+    }
+
+    /// Adds an entry before the others; where it begins.
+    fn add(&mut self, entry: &[u8]) -> usize {
+        let Some(first) = self.first.checked_sub(entry.len()) else {
+            return self.first;
+        };
+        if let Some(place) = self.page.get_mut(first..self.first) {
+            place.copy_from_slice(entry);
+        }
+        self.first = first;
+        first
+    }
+
+    fn bytes(&self) -> &[u8] {
+        self.page.get(self.first..self.end).unwrap_or_default()
     }
 }

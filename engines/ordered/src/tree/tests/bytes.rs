@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::tree::cell::{copy_bytes, move_bytes, word_at, word_of, write_bytes};
+use crate::tree::cell::{copy_bytes, word_at, word_of, write_bytes};
 
 const WORDS: usize = 6;
 const BYTES: usize = WORDS * 8;
@@ -50,21 +50,6 @@ fn bytes_are_written_to_any_place_and_those_around_stay() {
         let mut expected = before;
         expected[begin..begin + len].copy_from_slice(&new[..len]);
         assert_eq!(bytes_of(&words), expected, "{begin} {len}");
-    }
-}
-
-#[test]
-fn bytes_are_moved_from_any_place_to_any() {
-    let (before, new) = (numbered(1), numbered(101));
-    let from = words_of(&new);
-    for (begin, len) in spans() {
-        for to in 0..=BYTES - len {
-            let words = words_of(&before);
-            move_bytes(&from, begin, &words, to, len);
-            let mut expected = before;
-            expected[to..to + len].copy_from_slice(&new[begin..begin + len]);
-            assert_eq!(bytes_of(&words), expected, "{begin} {len} {to}");
-        }
     }
 }
 
