@@ -35,7 +35,7 @@ use words::Words;
 
 use millpond_prefetch::prefetch;
 
-/// 52 KiB at first, 52 MiB at most.
+/// 100 KiB at first, 100 MiB at most.
 type Inners = Words<INNER_WORDS, 6, 16>;
 /// 64 KiB at first, 64 MiB at most.
 type Leaves = Words<LEAF_WORDS, 5, 15>;

@@ -1,4 +1,4 @@
-//! An inner node: up to 64 separators in order, each with the node behind it and its first bytes behind what all of them share.
+//! An inner node: up to 128 separators in order, each with the node behind it and its first bytes behind what all of them share.
 //!
 //! Separators are in the heap. Only who has the node's lock changes it.
 
@@ -10,7 +10,7 @@ use super::heap::Heap;
 use super::node::{HEAD_WORDS, Node, OWN};
 
 /// Separators of a full node.
-pub(super) const FULL: usize = 64;
+pub(super) const FULL: usize = 128;
 pub(super) const INNER_WORDS: usize = SLOTS + FULL;
 const HEADS: usize = HEAD_WORDS;
 const SLOTS: usize = HEADS + FULL / 2;
