@@ -307,3 +307,72 @@ fn what_no_list_can_hold_is_refused() {
     let error = refused(&mut http, "ordered.put", &call, 30104);
     assert!(error.contains("keep_ttl"), "{error}");
 }
+
+#[test]
+fn keys_with_a_prefix_go_in_steps() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let mut http = Http::connect(&server.addr);
+    let entries: Vec<Value> = (0..25).map(|i| json!([format!("u/1/{i:02}"), "v"])).collect();
+    ok(&mut http, "ordered.put", &json!({"entries": entries}));
+    ok(
+        &mut http,
+        "ordered.put",
+        &json!({"entries": [["u/0", "v"], ["u/2", "v"]]}),
+    );
+    ok(
+        &mut http,
+        "ordered.append",
+        &json!({"key": "u/1/list", "items": ["a"]}),
+    );
+    let step = |http: &mut Http| {
+        ok(
+            http,
+            "ordered.remove_prefix",
+            &json!({"prefix": "u/1/", "limit": 10}),
+        )
+    };
+    let answer = |removed, more| json!({"removed": removed, "more": more, "durability": "synced"});
+    assert_eq!(step(&mut http), answer(10, true));
+    assert_eq!(step(&mut http), answer(10, true));
+    assert_eq!(step(&mut http), answer(6, false));
+    assert_eq!(step(&mut http), answer(0, false));
+    let left = ok(&mut http, "ordered.scan", &json!({"limit": 9, "keys_only": true}));
+    let left: Vec<&Value> = left["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| &entry[0])
+        .collect();
+    assert_eq!(left, [&bytes("u/0"), &bytes("u/2")]);
+    let call = json!({"prefix": "", "limit": 10});
+    let error = refused(&mut http, "ordered.remove_prefix", &call, 30104);
+    assert!(error.contains("ordered.clear removes all keys"), "{error}");
+}
+
+#[test]
+fn a_store_is_cleared_by_whoever_has_a_token() {
+    let folder = r1_folder();
+    let token = &["admin.token=s3cret-admin"];
+    let server = Millpond::start(folder.path(), token);
+    let mut http = Http::connect(&server.addr);
+    // More than one step.
+    for part in 0..3 {
+        let entries: Vec<Value> = (0..8000).map(|i| json!([format!("{part}/{i}"), "v"])).collect();
+        ok(&mut http, "ordered.put", &json!({"entries": entries}));
+    }
+    refused(&mut http, "ordered.clear", &json!({}), 30109);
+    let call = json!({"_token": "s3cret-admin"});
+    let answer = ok(&mut http, "ordered.clear", &call);
+    assert_eq!(answer, json!({"removed": 24_000, "durability": "synced"}));
+    assert_eq!(ok(&mut http, "ordered.clear", &call)["removed"], 0);
+    ok(&mut http, "ordered.put", &json!({"entries": [["k", "v"]]}));
+    drop(http);
+    assert!(server.terminate().success());
+    let server = Millpond::start(folder.path(), &[]);
+    let mut http = Http::connect(&server.addr);
+    let left = ok(&mut http, "ordered.scan", &json!({"limit": 9}));
+    assert_eq!(left, json!({"entries": [[bytes("k"), bytes("v")]]}));
+    // Without a token in the configuration nobody may.
+    refused(&mut http, "ordered.clear", &call, 30109);
+}
