@@ -182,6 +182,7 @@ impl Page {
             value: rest.get(..value_len).unwrap_or_default(),
             version: parts.version,
             expires_ms: parts.expires_ms,
+            is_list: parts.is_list,
         }
     }
 
