@@ -258,6 +258,22 @@ impl Index {
         next
     }
 
+    /// Visits all entries as they are, also those that have expired, some at one moment, until `visit` says that it is enough.
+    pub fn each(&self, visit: &mut dyn FnMut(Content<'_>) -> bool) {
+        let span = Span {
+            start: &[],
+            end: None,
+            entries_max: SCAN_ENTRIES,
+            keys_only: false,
+        };
+        self.tree.scan(span, visit);
+    }
+
+    /// Puts an entry that was read; several threads may at once.
+    pub fn load(&self, content: Content<'_>) {
+        self.apply_one(&Change::Set(content));
+    }
+
     /// Takes memory for an entry, where there is so much.
     pub fn reserve(&self, bytes: u64, bytes_max: Option<u64>) -> bool {
         let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);

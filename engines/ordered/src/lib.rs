@@ -35,6 +35,7 @@
 //! ```
 
 mod batch;
+mod checkpoint;
 mod commit;
 mod error;
 mod index;
@@ -51,12 +52,13 @@ mod sweep;
 mod tree;
 mod write;
 
+pub use checkpoint::Checkpoint;
 pub use batch::{BATCH_OPERATIONS_MAX, Batch, Effect, Operation};
 pub use error::WriteError;
 pub use index::Versioned;
 pub use millpond_wal::{Durability, Error, TornTail};
 pub use put::{KEY_BYTES_MAX, PUT_BYTES_MAX, PUT_ENTRIES_MAX, Put, VALUE_BYTES_MAX};
-pub use recover::Recovery;
+pub use recover::{FoundCheckpoint, Progress, Recovery, Report};
 pub use scan::Scan;
 pub use section::Section;
 pub use store::{Options, Store};

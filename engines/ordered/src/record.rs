@@ -26,11 +26,12 @@ const ENTRY_HEADER_BYTES: usize = 8;
 /// In place of a value's length: the key is removed.
 const REMOVED: u32 = u32::MAX;
 
-/// The ordered store's log, format 1.
+/// The ordered store's log, format 2.
 pub(crate) static FORMAT: Format = Format {
     keeper: "ordered store",
     magic: b"MPLG",
-    version: 1,
+    version: 2,
+    history_from: Some(2),
     body_bytes_min: HEADER_BYTES,
     body_bytes_max: PUT_BYTES_MAX + HEADER_BYTES + TIME_BYTES,
     kinds: &[KIND_PUT, KIND_CHANGES, KIND_EXPIRING],
