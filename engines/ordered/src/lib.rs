@@ -41,6 +41,7 @@ mod error;
 mod index;
 mod judge;
 mod memory;
+pub mod offline;
 mod put;
 mod record;
 mod recover;
