@@ -302,6 +302,9 @@ fn open_store(name: &str, section: &ordered::Section, put_bytes_max: usize) -> R
         tracing::info!(store = name, durability = "memory", "store opened, empty");
         return Ok(store);
     };
+    for damaged in &recovery.damaged {
+        tracing::warn!(store = name, "passed over a checkpoint: {damaged}");
+    }
     if let Some(torn) = &recovery.torn_tail {
         tracing::warn!(store = name, file = %torn.file.display(), offset = torn.offset, bytes = torn.bytes, "torn tail cut from the log");
     }

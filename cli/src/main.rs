@@ -39,7 +39,7 @@ enum Command {
     /// Build, inspect, verify, compare and export feature tables, fold upserts into them, and switch the versions that serve.
     #[command(subcommand)]
     Features(features::Features),
-    /// Work on an ordered store's folder while no server has it open.
+    /// Dump, load, verify, back up and restore ordered stores.
     #[command(subcommand)]
     Ordered(ordered::Ordered),
     /// Draw pipelines, and translate those of torchpipe.

@@ -1,122 +1,81 @@
-//! `millpond ordered load`: a file of entries into a store's folder.
+//! `millpond ordered`: what can be done with a store's folder beside serving it.
 //!
-//! It works on a folder that no server has open; the store's own lock sees to that. Its invariant: a line that cannot be loaded
-//! stops the load and is named; what was loaded before it stays.
+//! The work is the engine's. Its invariant: nothing but `load` changes a store, and that only where no server has it; the store's own lock
+//! sees to that.
 
-use anyhow::{Context as _, anyhow};
-use clap::{Args, Subcommand, ValueEnum};
-use millpond_engines_ordered::{Durability as Survives, Options, Put, Section};
-use serde::Deserialize;
-use std::fs::File;
-use std::io::{BufRead as _, BufReader};
+mod copies;
+mod dump;
+mod load;
+
+use anyhow::{Context as _, bail};
+use clap::{Args, Subcommand};
+use millpond_engines_ordered::{Progress, offline};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-
-/// Entries of one put: few enough to stay small, many enough that the log is synced seldom.
-const ENTRIES_A_PUT: usize = 1000;
 
 /// What to do with an ordered store's folder.
 #[derive(Subcommand)]
 pub(crate) enum Ordered {
-    /// Load a file of entries, one JSON object {"key": "text", "value": "text"} a line
-    Load(Load),
+    /// Write all entries to standard output, one JSON object a line; `load` reads them.
+    Dump(dump::Dump),
+    /// Load entries from JSON lines, as `dump` writes them or as text, into a store that no server has open.
+    Load(load::Load),
+    /// Read all of a store that no server has open, or of a backup, and say what is there or what is damaged.
+    Verify(Verify),
+    /// Copy a store while a server writes it, and verify the copy.
+    Backup(copies::Backup),
+    /// Make a store of a backup.
+    Restore(copies::Restore),
 }
 
-const LOAD_EXAMPLES: &str = "\
+const VERIFY_EXAMPLES: &str = "\
+Changes nothing. Ends with 1 where a start of the server would be refused, or a file is damaged.
+
 Examples:
-  millpond ordered load --dir store entries.jsonl";
+  millpond ordered verify store
+  millpond ordered verify backups/monday";
 
-/// Loads them into the store's folder, which is made when absent.
+/// Reads all of a store.
 #[derive(Args)]
-#[command(after_help = LOAD_EXAMPLES)]
-pub(crate) struct Load {
-    /// The store's folder (ordered.NAME.path of the configuration).
-    #[arg(long, value_name = "DIR")]
+#[command(after_help = VERIFY_EXAMPLES)]
+pub(crate) struct Verify {
+    /// The store's folder (ordered.NAME.path of the configuration), or a backup.
     dir: PathBuf,
-    /// What each written batch survives.
-    #[arg(long, value_enum, default_value_t = Durability::Synced)]
-    durability: Durability,
-    /// The file.
-    file: PathBuf,
-}
-
-/// How sure a batch is before the next is written.
-#[derive(Clone, Copy, ValueEnum)]
-enum Durability {
-    /// The end of this process.
-    Logged,
-    /// The end of the machine's power.
-    Synced,
 }
 
 pub(crate) fn run(ordered: &Ordered) -> anyhow::Result<()> {
-    let Ordered::Load(load) = ordered;
-    let store = Section {
-        path: Some(load.dir.clone()),
-        durability: match load.durability {
-            Durability::Logged => Survives::Logged,
-            Durability::Synced => Survives::Synced,
-        },
-        ..Section::default()
-    };
-    let started = Instant::now();
-    let (entries, keys) = fill(&store, &load.file)?;
-    let seconds = started.elapsed().as_secs_f64();
-    crate::print(&format!(
-        "{entries} entries loaded into {} in {seconds:.1} s; the store holds {keys} keys",
-        load.dir.display()
-    ));
+    match ordered {
+        Ordered::Dump(dump) => dump::run(dump),
+        Ordered::Load(load) => load::run(load),
+        Ordered::Verify(verify) => run_verify(verify),
+        Ordered::Backup(backup) => copies::run_backup(backup),
+        Ordered::Restore(restore) => copies::run_restore(restore),
+    }
+}
+
+fn run_verify(Verify { dir }: &Verify) -> anyhow::Result<()> {
+    must_be_there(dir)?;
+    let verified = offline::verify(dir, &mut progress).context("ordered.verify")?;
+    crate::print(&verified.to_string());
+    if !verified.damaged.is_empty() {
+        bail!(
+            "ordered.verify: {}: damaged, though a start does without what is",
+            dir.display()
+        );
+    }
     Ok(())
 }
 
-/// One line of the file.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
-    key: String,
-    value: String,
+/// Says how far a long reading is.
+fn progress(progress: &Progress) {
+    eprintln!("{progress}");
 }
 
-/// Puts the file's entries into the store: how many, and how many keys it has afterwards.
-fn fill(section: &Section, file: &Path) -> anyhow::Result<(usize, usize)> {
-    let place = file.display();
-    let opened = File::open(file).map_err(|error| anyhow!("{place}: cannot be read: {error}"))?;
-    let opened_store = section.open(Options::default().queue_bytes_max);
-    let (store, _) = opened_store.context("ordered.load")?;
-    let (mut entries, mut shown) = (0, Instant::now());
-    let mut write = |batch: &mut Vec<(Vec<u8>, Vec<u8>)>| {
-        entries += batch.len();
-        let put = Put {
-            entries: std::mem::take(batch),
-            ..Put::default()
-        };
-        store
-            .write_wait(put)
-            .map_err(|error| anyhow!("{place}: {error}"))?;
-        if shown.elapsed() > Duration::from_secs(1) {
-            shown = Instant::now();
-            eprintln!("{entries} entries loaded");
-        }
-        anyhow::Ok(())
-    };
-    let mut batch = Vec::with_capacity(ENTRIES_A_PUT);
-    for (number, line) in BufReader::new(opened).lines().enumerate() {
-        let at = |problem: String| anyhow!("{place}, line {}: {problem}", number + 1);
-        let line = line.map_err(|error| at(error.to_string()))?;
-        if line.trim().is_empty() {
-            continue;
-        }
-        let line: Line = serde_json::from_str(&line)
-            .map_err(|error| at(format!("{error}; expected {{\"key\": \"…\", \"value\": \"…\"}}")))?;
-        batch.push((line.key.into_bytes(), line.value.into_bytes()));
-        if batch.len() == ENTRIES_A_PUT {
-            write(&mut batch)?;
-        }
+fn must_be_there(dir: &Path) -> anyhow::Result<()> {
+    if !dir.is_dir() {
+        bail!(
+            "{}: no such folder; name a store's folder (ordered.NAME.path)",
+            dir.display()
+        );
     }
-    if !batch.is_empty() {
-        write(&mut batch)?;
-    }
-    let keys = store.len();
-    store.close().context("ordered.load")?;
-    Ok((entries, keys))
+    Ok(())
 }

@@ -41,7 +41,7 @@ class Binary:
 
     def ordered_load(self, directory, events):
         """Loads JSON lines of key and value into an ordered store that no server has open."""
-        return run([self.path, "ordered", "load", "--dir", directory, events], "loading events into the ordered store")
+        return run([self.path, "ordered", "load", directory, events], "loading events into the ordered store")
 
     def press_run(self, scenario, out, overrides):
         """Runs a press scenario, some of its keys replaced; its table is printed, its result folder lies in `out`."""

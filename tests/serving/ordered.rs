@@ -129,7 +129,7 @@ fn a_file_is_loaded_before_the_server_starts() {
         std::fs::write(&file, text).unwrap();
         let mut command = crate::harness::millpond();
         command
-            .args(["ordered", "load", "--dir"])
+            .args(["ordered", "load"])
             .arg(folder.path().join("events"))
             .arg(file)
             .output()

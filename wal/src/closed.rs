@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::log::Log;
-use crate::record::{Format, Record, SEGMENT_HEADER_BYTES};
+use crate::record::{Format, Record};
 use crate::recover::{LastSegment, Recovered, segment_path};
 use crate::segment::Segment;
 
@@ -83,6 +83,11 @@ impl Log {
         self.closed.first().copied()
     }
 
+    /// Counts the segments no more that hold nothing but records before this one: somebody else removes their files.
+    pub fn leave(&mut self, sequence: u64) {
+        self.closed.retain(|closed| closed.first_sequence >= sequence);
+    }
+
     /// Reads the oldest segment once more.
     ///
     /// # Errors
@@ -119,7 +124,7 @@ impl Log {
         if let Some(error) = self.read_only() {
             return Err(Arc::clone(error));
         }
-        match self.segment.length > SEGMENT_HEADER_BYTES as u64 {
+        match self.segment.has_records() {
             true => self.roll(number),
             false => Ok(()),
         }

@@ -14,9 +14,11 @@ pub trait Disk: Send + Sync {
     fn create(&self, path: &Path) -> io::Result<Box<dyn LogFile>>;
     /// Opens an existing file for writing.
     fn open(&self, path: &Path) -> io::Result<Box<dyn LogFile>>;
+    /// Gives a file another name, in place of the file that has that, if there is one.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
     /// Removes a file.
     fn remove(&self, path: &Path) -> io::Result<()>;
-    /// Makes creations and removals in the folder durable.
+    /// Makes creations, new names and removals in the folder durable.
     fn sync_dir(&self, dir: &Path) -> io::Result<()>;
 }
 
@@ -42,6 +44,10 @@ impl Disk for RealDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
         let file = OpenOptions::new().write(true).open(path)?;
         Ok(Box::new(RealFile(file)))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        std::fs::rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {

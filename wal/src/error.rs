@@ -109,6 +109,46 @@ pub enum Error {
         found: u64,
     },
 
+    /// A segment of another log than the one before it.
+    #[error(
+        "{}: its header says {found}, the files before it say {expected}; nothing was changed; it belongs to another copy of the log: put back the segment that follows",
+        file.display()
+    )]
+    History {
+        /// The segment.
+        file: PathBuf,
+        /// What went before.
+        expected: String,
+        /// What its header says.
+        found: String,
+    },
+
+    /// What stands in place of the log's beginning cannot be used, and nothing else can.
+    #[error("{}: {found}; nothing was changed; {fix}", file.display())]
+    Checkpoint {
+        /// The checkpoint.
+        file: PathBuf,
+        /// What is wrong.
+        found: String,
+        /// What to do.
+        fix: &'static str,
+    },
+
+    /// A checkpoint cannot be written; the log goes on without.
+    #[error("{}: cannot {action}: {source}; the log is kept whole; free space or repair the disk", file.display())]
+    NoCheckpoint {
+        /// The checkpoint.
+        file: PathBuf,
+        /// What was attempted, as a verb phrase.
+        action: &'static str,
+        /// What the system said.
+        source: io::Error,
+    },
+
+    /// The log ended before a checkpoint was finished.
+    #[error("the checkpoint was given up: {0}")]
+    GivenUp(&'static str),
+
     /// A sound segment or record that this build cannot read.
     #[error(
         "{}: {what} {found} at offset {offset} is unknown to this build; nothing was changed; open the store with the newer Millpond that wrote it",

@@ -12,6 +12,7 @@
 //!     keeper: "diary",
 //!     magic: b"DIRY",
 //!     version: 1,
+//!     history_from: None,
 //!     body_bytes_min: 0,
 //!     body_bytes_max: 1 << 20,
 //!     kinds: &[1],
@@ -55,6 +56,7 @@ mod error;
 #[cfg(feature = "faults")]
 pub mod faults;
 mod folder;
+mod history;
 mod log;
 mod log_thread;
 mod pace;
@@ -67,14 +69,17 @@ mod standing;
 
 pub use clock::Clock;
 pub use closed::{Closed, Records};
-pub use disk::{Disk, RealDisk};
+pub use disk::{Disk, LogFile, RealDisk};
 pub use durability::Durability;
 pub use error::Error;
 pub use folder::{create_dir, is_held, lock};
-pub use log::{Failure, Log, ReadOnly};
+pub use history::History;
+pub use log::{Failure, Log, ReadOnly, write_all};
 pub use log_thread::LogThread;
 pub use pace::{check_sync_every, next_group};
 pub use queue::{Done, Pending, Queue, QueueError, Refused, Reply, Work, outcome_unknown};
 pub use record::{Body, FRAME_BYTES, Fault, Format, Record, SEGMENT_HEADER_BYTES};
-pub use recover::{Apply, BrokenRun, Recovered, TornTail, read, segment_path, sync_segments};
+pub use recover::{
+    Apply, Begin, BrokenRun, Recovered, TornTail, read, read_from, segment_path, segments, sync_segments,
+};
 pub use settle::sync_folders;

@@ -13,9 +13,10 @@ use crate::Durability;
 use crate::closed::{Closed, closed};
 use crate::disk::{Disk, LogFile};
 use crate::error::Error;
+use crate::history::History;
 use crate::pace::Pace;
-use crate::record::{self, Body, FRAME_BYTES, Format, Place, SEGMENT_HEADER_BYTES, SegmentHeader};
-use crate::recover::{LastSegment, Recovered, segment_path};
+use crate::record::{self, Body, FRAME_BYTES, Format, Place, SegmentHeader};
+use crate::recover::{Begin, LastSegment, Recovered, segment_path};
 use crate::settle::settle;
 
 /// The buffer a group is encoded in keeps at most this much memory between groups.
@@ -54,6 +55,8 @@ pub struct Log {
     segment_bytes_max: u64,
     pub(crate) segment: Segment,
     next_sequence: u64,
+    /// What headers say, where the format has it.
+    history: Option<History>,
     /// The segments before the one that is written, ascending.
     pub(crate) closed: Vec<Closed>,
     /// Set once, by the failure that ended writing; the keeper's handles see it too.
@@ -74,6 +77,7 @@ pub(crate) struct Segment {
     /// How long its file is: zeros follow. Every segment that is not written any more ends with its last group.
     reserved: u64,
     marker: u32,
+    header_bytes: u64,
 }
 
 impl Log {
@@ -98,7 +102,15 @@ impl Log {
                 source,
             }
         };
-        let (sequence, number) = (recovered.next_sequence, recovered.next_number);
+        let begin = Begin {
+            sequence: recovered.next_sequence,
+            number: recovered.next_number,
+        };
+        let history = recovered
+            .history
+            .or_else(|| format.has_history().then(History::begin));
+        let create = || Segment::create(format, &*disk, dir, begin, history);
+        let mut closed = closed(recovered);
         let segment = match &recovered.last {
             LastSegment::Open {
                 path,
@@ -111,23 +123,31 @@ impl Log {
                         .and_then(|mut file| file.truncate(sound.length))
                         .map_err(failed("cut what follows the last group of its log"))?;
                 }
-                Segment {
+                let segment = Segment {
                     path: path.clone(),
                     first_sequence: header.first_sequence,
                     file: settle(format, &*disk, dir, path, sound)?,
                     length: sound.length,
                     reserved: sound.length,
                     marker: header.marker,
+                    header_bytes: header.bytes(format) as u64,
+                };
+                if header.version < format.version && segment.has_records() {
+                    // What is written from here on is of the format that is written today.
+                    closed.push(segment.closed());
+                    create().map_err(|(_, source)| failed("create a segment")(source))?
+                } else {
+                    segment
                 }
             }
             LastSegment::Headless { path } => {
                 disk.remove(path)
                     .map_err(failed("remove its unfinished last segment"))?;
-                Segment::create(format, &*disk, dir, sequence, number)
-                    .map_err(|(_, source)| failed("create a segment")(source))?
+                create().map_err(|(_, source)| failed("create a segment")(source))?
             }
-            LastSegment::None => Segment::create(format, &*disk, dir, sequence, number)
-                .map_err(|(_, source)| failed("create its first segment")(source))?,
+            LastSegment::None => {
+                create().map_err(|(_, source)| failed("create its first segment")(source))?
+            }
         };
         Ok(Log {
             format,
@@ -136,8 +156,9 @@ impl Log {
             durability,
             segment_bytes_max,
             segment,
-            next_sequence: sequence,
-            closed: closed(recovered),
+            next_sequence: begin.sequence,
+            history,
+            closed,
             read_only: ReadOnly::default(),
             pace: Pace::default(),
             written_bytes: 0,
@@ -186,8 +207,7 @@ impl Log {
             return Err(Failure::without_trace(Arc::clone(error)));
         }
         let bytes: usize = group.iter().map(|body| FRAME_BYTES + body.bytes()).sum();
-        let has_records = self.segment.length > SEGMENT_HEADER_BYTES as u64;
-        if has_records && self.segment.length + bytes as u64 > self.segment_bytes_max {
+        if self.segment.has_records() && self.segment.length + bytes as u64 > self.segment_bytes_max {
             self.roll(first.number()).map_err(Failure::without_trace)?;
         }
         self.encode(group);
@@ -214,6 +234,23 @@ impl Log {
     /// The sequence of the record written next.
     pub fn next_sequence(&self) -> u64 {
         self.next_sequence
+    }
+
+    /// What the headers of its segments say, where the format has it.
+    pub fn history(&self) -> Option<History> {
+        self.history
+    }
+
+    /// Makes everything written so far durable, whatever the durability.
+    ///
+    /// # Errors
+    /// What failed: nothing more is written.
+    pub fn sync(&mut self) -> Result<(), Arc<Error>> {
+        match self.read_only() {
+            Some(error) => Err(Arc::clone(error)),
+            None if self.pace.is_behind() => self.sync_segment(),
+            None => Ok(()),
+        }
     }
 
     /// Makes everything written durable, whatever the durability; the last call.
@@ -318,13 +355,14 @@ impl Log {
             return Err(self.turn_read_only(format!("cannot sync the segment: {source}")));
         }
         self.pace.synced();
-        match Segment::create(self.format, &*self.disk, &self.dir, self.next_sequence, number) {
+        let begin = Begin {
+            sequence: self.next_sequence,
+            number,
+        };
+        match Segment::create(self.format, &*self.disk, &self.dir, begin, self.history) {
             Ok(segment) => {
                 let ended = std::mem::replace(&mut self.segment, segment);
-                self.closed.push(Closed {
-                    first_sequence: ended.first_sequence,
-                    bytes: ended.length,
-                });
+                self.closed.push(ended.closed());
                 Ok(())
             }
             Err((CreateStep::Undone, source)) => Err(Arc::new(Error::Write {
@@ -356,6 +394,17 @@ enum CreateStep {
 }
 
 impl Segment {
+    pub(crate) fn has_records(&self) -> bool {
+        self.length > self.header_bytes
+    }
+
+    fn closed(&self) -> Closed {
+        Closed {
+            first_sequence: self.first_sequence,
+            bytes: self.length,
+        }
+    }
+
     fn has_zeros(&self) -> bool {
         self.reserved > self.length
     }
@@ -379,14 +428,16 @@ impl Segment {
         format: &Format,
         disk: &dyn Disk,
         dir: &Path,
-        first_sequence: u64,
-        number: u64,
+        begin: Begin,
+        history: Option<History>,
     ) -> Result<Segment, (CreateStep, io::Error)> {
-        let path = segment_path(dir, first_sequence);
+        let path = segment_path(dir, begin.sequence);
         let header = SegmentHeader {
-            first_sequence,
-            number,
+            first_sequence: begin.sequence,
+            number: begin.number,
             marker: random_marker(),
+            history,
+            version: format.version,
         };
         let mut file = disk
             .create(&path)
@@ -403,14 +454,15 @@ impl Segment {
         file.sync()
             .and_then(|()| disk.sync_dir(dir))
             .map_err(|source| (CreateStep::Unknown, source))?;
-        let length = SEGMENT_HEADER_BYTES as u64;
+        let length = header.bytes(format) as u64;
         Ok(Segment {
             path,
-            first_sequence,
+            first_sequence: begin.sequence,
             file,
             length,
             reserved: length,
             marker: header.marker,
+            header_bytes: length,
         })
     }
 }
@@ -420,7 +472,11 @@ fn random_marker() -> u32 {
     RandomState::new().hash_one(0u8) as u32 | 1
 }
 
-pub(crate) fn write_all(file: &mut dyn LogFile, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+/// Writes all of the bytes at an offset.
+///
+/// # Errors
+/// What the system said; a part may be written.
+pub fn write_all(file: &mut dyn LogFile, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

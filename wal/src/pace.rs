@@ -47,7 +47,7 @@ impl Pace {
 }
 
 /// Waits for work and takes it as [`Queue::take_within`] does, and syncs the log when that is due meanwhile. Without `longest` it
-/// returns nothing but work, and at the end `None`.
+/// returns nothing but work, and at the end `None`; none too where the queue was nudged.
 pub fn next_group<W: Work>(
     queue: &Queue<W>,
     log: &mut Option<Log>,
@@ -57,12 +57,16 @@ pub fn next_group<W: Work>(
     loop {
         let due_in = log.as_mut().and_then(|log| log.keep_pace(Instant::now()));
         let wait = match (due_in, longest) {
-            (None, None) => return queue.take(bytes_max),
+            (None, None) => {
+                let group = queue.take(bytes_max);
+                queue.take_nudge();
+                return group;
+            }
             (Some(due_in), Some(longest)) => due_in.min(longest),
             (Some(wait), None) | (None, Some(wait)) => wait,
         };
         let group = queue.take_within(bytes_max, wait)?;
-        if !group.is_empty() || longest.is_some_and(|longest| wait == longest) {
+        if queue.take_nudge() || !group.is_empty() || longest.is_some_and(|longest| wait == longest) {
             return Some(group);
         }
     }

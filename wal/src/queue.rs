@@ -157,6 +157,8 @@ struct State<W: Work> {
     standing: Standing,
     /// The error of later writes, once the queue has ended.
     end: Option<QueueError>,
+    /// Whether whoever takes is to come back without a write.
+    is_nudged: bool,
 }
 
 impl<W: Work> State<W> {
@@ -165,7 +167,7 @@ impl<W: Work> State<W> {
     }
 
     fn is_idle_now(&self) -> bool {
-        self.waiting.is_empty() && self.end.is_none()
+        self.waiting.is_empty() && self.end.is_none() && !self.is_nudged
     }
 }
 
@@ -178,6 +180,7 @@ impl<W: Work> Queue<W> {
                 bytes: 0,
                 standing: Standing::default(),
                 end: None,
+                is_nudged: false,
             }),
             ready: Condvar::new(),
             space: Condvar::new(),
@@ -280,11 +283,24 @@ impl<W: Work> Queue<W> {
         let count = state.waiting.iter().take_while(fits).count();
         let group: Vec<Pending<W>> = state.waiting.drain(..count).collect();
         state.bytes -= group.iter().map(|pending| pending.bytes).sum::<usize>();
-        let left = state.bytes;
-        state.standing.took(left, bytes_max);
+        let (left, is_nudged) = (state.bytes, state.is_nudged);
+        if !group.is_empty() {
+            state.standing.took(left, bytes_max);
+        }
         drop(state);
         self.space.notify_all();
-        (!group.is_empty()).then_some(group)
+        (is_nudged || !group.is_empty()).then_some(group)
+    }
+
+    /// Has whoever takes writes come back, with none if there are none: there is something else to do.
+    pub fn nudge(&self) {
+        self.lock().is_nudged = true;
+        self.ready.notify_all();
+    }
+
+    /// Whether there was a [`Queue::nudge`] since the last call.
+    pub(crate) fn take_nudge(&self) -> bool {
+        std::mem::take(&mut self.lock().is_nudged)
     }
 
     /// None is taken in from here on; those waiting are still to be taken out.

@@ -3,8 +3,12 @@
 //! No I/O, no opinion on what a fault means (`recover`), and no idea of what a body says: that is its [`Format`]'s. Invariant:
 //! what encodes decodes to the same, and no input makes decoding panic or allocate.
 
-/// Bytes of a segment's header.
+use crate::history::History;
+
+/// Bytes of a segment's header, without a history.
 pub const SEGMENT_HEADER_BYTES: usize = 32;
+/// Bytes of one with a history.
+const HISTORY_HEADER_BYTES: usize = 64;
 /// Bytes of a record before its body.
 pub const FRAME_BYTES: usize = 28;
 /// As much of a record as tells its length.
@@ -17,8 +21,10 @@ pub struct Format {
     pub keeper: &'static str,
     /// The first bytes of each segment.
     pub magic: &'static [u8; 4],
-    /// Behind them.
+    /// Behind them, in what is written. Those before it, from 1 on, are read.
     pub version: u32,
+    /// The version from which on headers say a [`History`], if there is one.
+    pub history_from: Option<u32>,
     /// The shortest body.
     pub body_bytes_min: usize,
     /// The longest body.
@@ -34,6 +40,29 @@ pub struct Format {
     /// Whether segments at the front may be gone, because what they held is kept elsewhere. Sequence and number then begin with
     /// those of the first segment that is there.
     pub may_begin_late: bool,
+}
+
+impl Format {
+    /// Bytes of a segment's header in this version.
+    pub fn header_bytes(&self) -> usize {
+        self.header_bytes_in(self.version)
+    }
+
+    fn header_bytes_in(&self, version: u32) -> usize {
+        match self.has_history_in(version) {
+            true => HISTORY_HEADER_BYTES,
+            false => SEGMENT_HEADER_BYTES,
+        }
+    }
+
+    fn has_history_in(&self, version: u32) -> bool {
+        self.history_from.is_some_and(|from| version >= from)
+    }
+
+    /// Whether segments that are written say a history.
+    pub(crate) fn has_history(&self) -> bool {
+        self.has_history_in(self.version)
+    }
 }
 
 /// What is written as one record: whole or not at all.
@@ -54,6 +83,9 @@ pub(crate) struct SegmentHeader {
     pub first_sequence: u64,
     pub number: u64,
     pub marker: u32,
+    /// Where its version has one.
+    pub history: Option<History>,
+    pub version: u32,
 }
 
 /// A sound record; its body still lies in the buffer it was read to.
@@ -93,23 +125,34 @@ pub enum Fault {
 }
 
 impl SegmentHeader {
-    pub fn encode(&self, format: &Format) -> [u8; SEGMENT_HEADER_BYTES] {
-        let mut out = [0; SEGMENT_HEADER_BYTES];
-        out[0..4].copy_from_slice(format.magic);
-        out[4..8].copy_from_slice(&format.version.to_le_bytes());
-        out[8..16].copy_from_slice(&self.first_sequence.to_le_bytes());
-        out[16..24].copy_from_slice(&self.number.to_le_bytes());
-        out[24..28].copy_from_slice(&self.marker.to_le_bytes());
-        let checksum = crc32c::crc32c(&out[..28]);
-        out[28..].copy_from_slice(&checksum.to_le_bytes());
+    pub fn encode(&self, format: &Format) -> Vec<u8> {
+        let mut out = Vec::with_capacity(HISTORY_HEADER_BYTES);
+        out.extend_from_slice(format.magic);
+        out.extend_from_slice(&self.version.to_le_bytes());
+        out.extend_from_slice(&self.first_sequence.to_le_bytes());
+        out.extend_from_slice(&self.number.to_le_bytes());
+        out.extend_from_slice(&self.marker.to_le_bytes());
+        out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
+        if let Some(history) = self.history.filter(|_| format.has_history_in(self.version)) {
+            out.extend_from_slice(&history.to_bytes());
+            out.extend_from_slice(&[0; 4]);
+            out.extend_from_slice(&crc32c::crc32c(&out).to_le_bytes());
+        }
         out
     }
 
+    /// Bytes of the header.
+    pub fn bytes(&self, format: &Format) -> usize {
+        format.header_bytes_in(self.version)
+    }
+
+    /// The header that `bytes` begin with.
     pub fn decode(format: &Format, bytes: &[u8]) -> Result<SegmentHeader, Fault> {
         let Some(header) = bytes.first_chunk::<SEGMENT_HEADER_BYTES>() else {
             return Err(unreadable(format!(
-                "{} bytes, a header has {SEGMENT_HEADER_BYTES}",
-                bytes.len()
+                "{} bytes, a header has {}",
+                bytes.len(),
+                format.header_bytes()
             )));
         };
         if !header.starts_with(format.magic) {
@@ -118,14 +161,36 @@ impl SegmentHeader {
         }
         check_crc(u32_at(header, 28), crc32c::crc32c(&header[..28]))?;
         let version = u32_at(header, 4);
-        if version != format.version {
+        if !(1..=format.version).contains(&version) {
             return Err(Fault::Unsupported(version.into()));
         }
+        let history = match format.has_history_in(version) {
+            true => Some(decode_history(bytes)?),
+            false => None,
+        };
         Ok(SegmentHeader {
             first_sequence: u64_at(header, 8),
             number: u64_at(header, 16),
             marker: u32_at(header, 24),
+            history,
+            version,
         })
+    }
+}
+
+fn decode_history(bytes: &[u8]) -> Result<History, Fault> {
+    let Some(header) = bytes.first_chunk::<HISTORY_HEADER_BYTES>() else {
+        return Err(unreadable(format!(
+            "{} bytes, a header has {HISTORY_HEADER_BYTES}",
+            bytes.len()
+        )));
+    };
+    check_crc(u32_at(header, 60), crc32c::crc32c(&header[..60]))?;
+    let mut history = [0; History::BYTES];
+    history.copy_from_slice(&header[32..32 + History::BYTES]);
+    match u32_at(header, 56) {
+        0 => Ok(History::from_bytes(&history)),
+        _ => Err(Fault::Malformed("bytes 56 to 59 are not zero".into())),
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::closed::Closed;
 use crate::error::Error;
+use crate::history::{History, words};
 use crate::record::{Fault, Format, Record, SegmentHeader};
 use crate::segment::Segment;
 use crate::settle::Sound;
@@ -61,6 +62,8 @@ pub struct Recovered {
     pub records: u64,
     /// The unfinished end that is cut off, if there is one.
     pub torn_tail: Option<TornTail>,
+    /// What the last header said, where the format has it.
+    pub history: Option<History>,
     pub(crate) format: &'static Format,
     /// The segments that were read, ascending.
     pub(crate) read: Vec<Closed>,
@@ -104,19 +107,65 @@ pub fn segment_path(dir: &Path, first_sequence: u64) -> PathBuf {
     dir.join(format!("log-{first_sequence:020}.mpl"))
 }
 
+/// Where a log, or the part of one that is read, begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Begin {
+    /// Of the first record.
+    pub sequence: u64,
+    /// The keeper's number before it.
+    pub number: u64,
+}
+
 /// Reads all segments of a folder.
 ///
 /// # Errors
 /// The folder cannot be read, or holds what no crash explains; nothing is changed.
 pub fn read(format: &'static Format, dir: &Path, apply: Apply<'_>) -> Result<Recovered, Error> {
-    let numbers = list(format, dir)?;
+    let numbers = segments(format, dir)?;
     let first = numbers.first().copied().filter(|_| format.may_begin_late);
+    let begin = Begin {
+        sequence: first.unwrap_or(1).max(1),
+        number: format.first_number,
+    };
+    read_all(format, dir, (begin, &numbers), apply)
+}
+
+/// Reads the segments of a folder from the one that begins there: the keeper has what was before elsewhere.
+///
+/// # Errors
+/// As [`read`]; [`Error::Gap`] where no segment begins there.
+pub fn read_from(
+    format: &'static Format,
+    dir: &Path,
+    begin: Begin,
+    apply: Apply<'_>,
+) -> Result<Recovered, Error> {
+    let mut numbers = segments(format, dir)?;
+    numbers.retain(|number| *number >= begin.sequence);
+    if numbers.is_empty() {
+        let none = BrokenRun(Broken::Number {
+            what: "sequence",
+            expected: begin.sequence,
+            found: 0,
+        });
+        return Err(none.at(&segment_path(dir, begin.sequence), 0));
+    }
+    read_all(format, dir, (begin, &numbers), apply)
+}
+
+fn read_all(
+    format: &'static Format,
+    dir: &Path,
+    (begin, numbers): (Begin, &[u64]),
+    apply: Apply<'_>,
+) -> Result<Recovered, Error> {
     let mut state = Recovered {
-        next_sequence: first.unwrap_or(1).max(1),
-        next_number: format.first_number,
+        next_sequence: begin.sequence,
+        next_number: begin.number,
         segments: numbers.len(),
         records: 0,
         torn_tail: None,
+        history: None,
         format,
         read: Vec::with_capacity(numbers.len()),
         last: LastSegment::None,
@@ -133,7 +182,7 @@ pub fn read(format: &'static Format, dir: &Path, apply: Apply<'_>) -> Result<Rec
 /// # Errors
 /// The folder cannot be listed, or a file not synced.
 pub fn sync_segments(format: &Format, dir: &Path) -> Result<(), Error> {
-    for number in list(format, dir)? {
+    for number in segments(format, dir)? {
         let file = segment_path(dir, number);
         match std::fs::File::open(&file).and_then(|file| file.sync_all()) {
             // Whoever writes the log has given it back.
@@ -154,8 +203,11 @@ pub fn sync_segments(format: &Format, dir: &Path) -> Result<(), Error> {
     })
 }
 
-/// The numbers of the folder's segments, ascending.
-fn list(format: &Format, dir: &Path) -> Result<Vec<u64>, Error> {
+/// The first sequences of the folder's segments, by their names, ascending.
+///
+/// # Errors
+/// The folder cannot be listed.
+pub fn segments(format: &Format, dir: &Path) -> Result<Vec<u64>, Error> {
     let failed = |source| Error::Folder {
         keeper: format.keeper,
         dir: dir.to_owned(),
@@ -214,6 +266,14 @@ impl Recovered {
             self.next_number,
             header.number,
         )?;
+        if let Some(before) = self.history.filter(|before| !before.goes_on_as(header.history)) {
+            return Err(Error::History {
+                file: segment.path,
+                expected: words(Some(before)),
+                found: words(header.history),
+            });
+        }
+        self.history = header.history;
         self.read_records(&mut segment, header, is_last, apply)?;
         self.read.push(Closed {
             first_sequence: number,
@@ -289,12 +349,19 @@ impl Recovered {
     }
 }
 
-/// A number that does not follow from the one before.
+/// A record that does not follow from those before.
 #[derive(Debug)]
-pub struct BrokenRun {
-    what: &'static str,
-    expected: u64,
-    found: u64,
+pub struct BrokenRun(Broken);
+
+#[derive(Debug)]
+enum Broken {
+    /// A number that is not the next.
+    Number {
+        what: &'static str,
+        expected: u64,
+        found: u64,
+    },
+    Other(String),
 }
 
 impl BrokenRun {
@@ -306,26 +373,34 @@ impl BrokenRun {
         if expected == found {
             Ok(())
         } else {
-            Err(BrokenRun {
+            Err(BrokenRun(Broken::Number {
                 what,
                 expected,
                 found,
-            })
+            }))
         }
     }
 
+    /// For another reason than a number: what was found.
+    pub fn because(found: String) -> BrokenRun {
+        BrokenRun(Broken::Other(found))
+    }
+
     fn at(self, file: &Path, offset: u64) -> Error {
-        let BrokenRun {
-            what,
-            expected,
-            found,
-        } = self;
-        Error::Gap {
-            file: file.to_owned(),
-            offset,
-            what,
-            expected,
-            found,
+        let file = file.to_owned();
+        match self.0 {
+            Broken::Number {
+                what,
+                expected,
+                found,
+            } => Error::Gap {
+                file,
+                offset,
+                what,
+                expected,
+                found,
+            },
+            Broken::Other(found) => Error::Damaged { file, offset, found },
         }
     }
 }

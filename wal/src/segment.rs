@@ -8,7 +8,7 @@ use std::io::{self, BufReader, Read, Seek, SeekFrom};
 use std::path::PathBuf;
 
 use crate::error::Error;
-use crate::record::{self, Fault, Format, RECORD_PREFIX_BYTES, Record, SEGMENT_HEADER_BYTES, SegmentHeader};
+use crate::record::{self, Fault, Format, RECORD_PREFIX_BYTES, Record, SegmentHeader};
 
 /// One segment that is being read.
 pub(crate) struct Segment {
@@ -61,10 +61,16 @@ impl Segment {
     }
 
     pub fn header(&mut self) -> Result<SegmentHeader, Error> {
-        let length = self.length.min(SEGMENT_HEADER_BYTES as u64) as usize;
+        let length = self.length.min(self.format.header_bytes() as u64) as usize;
         self.fill(0, length)?;
         match SegmentHeader::decode(self.format, &self.buffer) {
             Ok(header) => {
+                // That of an older version may be shorter.
+                let bytes = header.bytes(self.format);
+                let behind = length.saturating_sub(bytes);
+                let back = self.file.seek_relative(-(behind as i64));
+                back.map_err(|source| self.read_error(source))?;
+                self.buffer.truncate(bytes);
                 self.pass();
                 self.first_sequence = header.first_sequence;
                 Ok(header)
@@ -88,7 +94,8 @@ impl Segment {
         let mark = self.buffer.iter().zip(self.format.magic);
         let come = mark.take_while(|(found, wanted)| found == wanted).count();
         let is_blank_behind = self.buffer.iter().skip(come).all(|byte| *byte == 0);
-        self.length <= SEGMENT_HEADER_BYTES as u64 && (come == self.format.magic.len() || is_blank_behind)
+        self.length <= self.format.header_bytes() as u64
+            && (come == self.format.magic.len() || is_blank_behind)
     }
 
     /// The record at `offset`, or why there is none.

@@ -189,6 +189,19 @@ impl Operation {
         }
     }
 
+    /// Whether it takes a copy of what its key holds, however large that is.
+    pub(crate) fn copies(&self) -> bool {
+        matches!(
+            self,
+            Operation::Get { .. }
+                | Operation::Expire { .. }
+                | Operation::Append { .. }
+                | Operation::Items { .. }
+                | Operation::Trim { .. }
+                | Operation::Concatenate { .. }
+        )
+    }
+
     fn ttl_ms(&self) -> Option<u64> {
         match self {
             Operation::Put { ttl_ms, .. }

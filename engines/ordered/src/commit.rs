@@ -9,6 +9,7 @@ use std::vec;
 
 use millpond_wal::{Failure, Log, Pending, Queue, Reply, next_group};
 
+use crate::checkpoint::keeper::Checkpoints;
 use crate::error::WriteError;
 use crate::index::Index;
 use crate::judge::{Judge, Refusal, Verdict};
@@ -30,6 +31,7 @@ pub(crate) struct Committer {
     pub segment_bytes_max: u64,
     /// Memory that the entries may take.
     pub memory_bytes_max: Option<u64>,
+    pub checkpoints: Checkpoints,
 }
 
 /// A write of the group and what becomes of it.
@@ -44,7 +46,11 @@ impl Committer {
         while let Some(group) = next_group(queue, &mut self.log, bytes_max, sweep.wait(&self.index)) {
             self.commit(group);
             self.sweep(&mut sweep);
+            if let Some(log) = &mut self.log {
+                self.checkpoints.attend(log, self.next_version);
+            }
         }
+        drop(self.checkpoints);
         self.log.map_or(Ok(()), Log::finish)
     }
 

@@ -11,7 +11,7 @@ use crate::error::{WriteError, WrongKind, at_most};
 use crate::index::Versioned;
 use crate::inspect::Looked;
 use crate::judge::{Judge, Refusal, conflict, expires_ms};
-use crate::list::{Kind, List, encode_items, places};
+use crate::list::{Kind, LIST_BYTES_MAX, List, encode_items, places};
 use crate::put::{PUT_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::read::{ITEM_BYTES, items};
 use crate::write::Write;
@@ -373,7 +373,7 @@ impl<'e> Evaluation<'e> {
             return Ok(Effect::Listed { count, version });
         };
         list.append(newest, keep);
-        at_most("bytes of a list", list.value_bytes(), VALUE_BYTES_MAX)?;
+        at_most("bytes of a list", list.value_bytes(), LIST_BYTES_MAX)?;
         let count = list.len();
         let items = encode_items(newest);
         let version = self.edit((at, key), Edit::Append { items, keep }, expires_ms);

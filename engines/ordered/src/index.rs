@@ -9,7 +9,7 @@ use millpond_wal::Clock;
 use crate::inspect::Looked;
 use crate::list::Kind;
 use crate::scan::{Entry, Range, Scan};
-use crate::tree::{Before, Cell, Change, Content, ReadMany, Span, Tree, content_bytes};
+use crate::tree::{Before, Cell, Change, Content, Copied, ReadMany, Span, Tree, content_bytes};
 
 /// A value and the version at which it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -194,6 +194,11 @@ impl Index {
         found.filter(|found| !found.is_over(now_ms)).unwrap_or_default()
     }
 
+    /// Bytes of the value that a key holds, expired or not; 0 if absent.
+    pub fn value_bytes(&self, key: &[u8]) -> usize {
+        self.tree.get(key, |cell| cell.value_len).unwrap_or_default()
+    }
+
     /// What a key holds, whatever it is, expired or not.
     pub fn held(&self, key: &[u8]) -> Option<(Vec<u8>, Looked)> {
         self.tree.get(key, |cell| (cell.value(), looked(cell)))
@@ -230,7 +235,7 @@ impl Index {
             start: from,
             end: None,
             entries_max: looked_at_max.saturating_add(1),
-            keys_only: true,
+            values: Copied::No,
         };
         self.tree.scan(span, |entry| {
             if left == 0 || bytes >= EXPIRED_BYTES_MAX {
@@ -256,7 +261,7 @@ impl Index {
             start: &range.start,
             end: range.end.as_deref(),
             entries_max: scan.limit.saturating_add(1).clamp(least, SCAN_ENTRIES),
-            keys_only: scan.keys_only,
+            values: if scan.keys_only { Copied::No } else { Copied::Bytes },
         };
         let now_ms = self.clock.now_ms();
         let mut visit = |entry: Content<'_>| {
@@ -267,12 +272,7 @@ impl Index {
                 }
                 return passed < PASSED_MAX;
             }
-            let value = if scan.keys_only || entry.is_list {
-                &[]
-            } else {
-                entry.value
-            };
-            bytes += entry.key.len() + value.len();
+            bytes += entry.key.len() + entry.value.len();
             // One entry is visited whatever it has.
             if visited == scan.limit || visited > 0 && bytes > scan.bytes_max {
                 next = Some(entry.key.to_vec());
@@ -281,7 +281,7 @@ impl Index {
             visited += 1;
             visit(Entry {
                 key: entry.key,
-                value,
+                value: entry.value,
                 kind: Kind::of(entry.is_list),
             });
             true
@@ -291,6 +291,22 @@ impl Index {
             true => self.tree.scan_back(span, &mut visit),
         }
         next
+    }
+
+    /// Visits all entries as they are, also those that have expired, some at one moment, until `visit` says that it is enough.
+    pub fn each(&self, visit: &mut dyn FnMut(Content<'_>) -> bool) {
+        let span = Span {
+            start: &[],
+            end: None,
+            entries_max: SCAN_ENTRIES,
+            values: Copied::All,
+        };
+        self.tree.scan(span, visit);
+    }
+
+    /// Puts an entry that was read; several threads may at once.
+    pub fn load(&self, content: Content<'_>) {
+        self.apply_one(&Change::Set(content));
     }
 
     /// Takes memory for an entry, where there is so much.

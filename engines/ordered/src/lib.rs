@@ -36,6 +36,7 @@
 
 mod batch;
 mod change;
+mod checkpoint;
 mod clear;
 mod commit;
 mod error;
@@ -45,6 +46,7 @@ mod inspect;
 mod judge;
 mod list;
 mod memory;
+pub mod offline;
 mod put;
 mod read;
 mod record;
@@ -59,15 +61,16 @@ mod tree;
 mod write;
 
 pub use batch::{BATCH_OPERATIONS_MAX, Batch, Effect, ITEMS_MAX, Operation};
+pub use checkpoint::Checkpoint;
 pub use clear::{Step, removed};
 pub use error::{WriteError, WrongKind};
 pub use index::Versioned;
 pub use inspect::Inspected;
-pub use list::Kind;
+pub use list::{Kind, LIST_BYTES_MAX};
 pub use millpond_wal::{Durability, Error, TornTail};
 pub use put::{KEY_BYTES_MAX, PUT_BYTES_MAX, PUT_ENTRIES_MAX, Put, VALUE_BYTES_MAX};
 pub use read::ReadError;
-pub use recover::Recovery;
+pub use recover::{FoundCheckpoint, Progress, Recovery, Report};
 pub use scan::{Entry, Scan};
 pub use section::Section;
 pub use store::{Options, Store};

@@ -6,6 +6,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+/// Bytes of a list at most, with four for each item and for their number: each change of it writes it anew in memory.
+pub const LIST_BYTES_MAX: usize = 1 << 20;
 /// Before the items: how many there are. Before each item: its length.
 const NUMBER_BYTES: usize = size_of::<u32>();
 
@@ -61,15 +63,23 @@ pub(crate) fn encode_items(items: &[Vec<u8>]) -> Vec<u8> {
     bytes
 }
 
-/// Items that lie one behind the other; `None` where the bytes are something else.
-pub(crate) fn split_items(mut bytes: &[u8]) -> Option<Vec<&[u8]>> {
-    let mut items = Vec::new();
-    while !bytes.is_empty() {
+/// Items that lie one behind the other, up to what is none.
+pub(crate) fn items_of(mut bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
         let (item, behind) = split_item(bytes)?;
-        items.push(item);
         bytes = behind;
+        Some(item)
+    })
+}
+
+/// How many items lie one behind the other; `None` where the bytes are something else.
+pub(crate) fn count_items(mut bytes: &[u8]) -> Option<usize> {
+    let mut count = 0;
+    while !bytes.is_empty() {
+        bytes = split_item(bytes)?.1;
+        count += 1;
     }
-    Some(items)
+    Some(count)
 }
 
 fn split_item(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
@@ -85,13 +95,8 @@ pub(crate) fn number(value: &[u8]) -> usize {
 
 /// How many items a whole value has; `None` where it is no list.
 pub(crate) fn count(value: &[u8]) -> Option<usize> {
-    let (number, mut rest) = value.split_first_chunk::<NUMBER_BYTES>()?;
-    let mut count = 0;
-    while !rest.is_empty() {
-        rest = split_item(rest)?.1;
-        count += 1;
-    }
-    (u32::from_le_bytes(*number) as usize == count).then_some(count)
+    let (number, items) = value.split_first_chunk::<NUMBER_BYTES>()?;
+    count_items(items).filter(|count| u32::from_le_bytes(*number) as usize == *count)
 }
 
 /// The places, counted from the newest item, between two indices that are both meant: 0 is the newest item, -1 the oldest.

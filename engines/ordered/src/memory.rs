@@ -125,7 +125,7 @@ impl Memory {
 
     /// Makes a write, unless it has to go by the queue.
     pub fn write_at_once(&self, write: Write) -> Result<Result<Written, WriteError>, Write> {
-        let is_queued = self.queued.load(Ordering::Acquire) > 0 || write.bytes() > AT_ONCE_BYTES_MAX;
+        let is_queued = self.queued.load(Ordering::Acquire) > 0 || self.is_large(&write);
         if is_queued || self.is_closed.load(Ordering::Acquire) {
             return Err(write);
         }
@@ -140,6 +140,21 @@ impl Memory {
             }));
         }
         Ok(self.write(write))
+    }
+
+    /// Whether more bytes are written or copied than a caller should wait for.
+    fn is_large(&self, write: &Write) -> bool {
+        let mut bytes = write.bytes();
+        if let Write::Batch(batch) = write {
+            let copied = batch.operations.iter().filter(|operation| operation.copies());
+            let mut copied = copied.map(|operation| self.index.value_bytes(operation.key()));
+            while bytes <= AT_ONCE_BYTES_MAX
+                && let Some(more) = copied.next()
+            {
+                bytes += more;
+            }
+        }
+        bytes > AT_ONCE_BYTES_MAX
     }
 
     /// Puts a key whatever it has; `None` where that may take more memory than there is.

@@ -7,7 +7,7 @@ use crate::error::WrongKind;
 use crate::inspect::Inspected;
 use crate::list::{Kind, List, places};
 
-/// Bytes that an item counts as beside its own.
+/// Bytes that an item counts as beside its own; so many items of no bytes as an answer of 8 MiB has are what a client reads at once.
 pub(crate) const ITEM_BYTES: usize = 8;
 
 /// Why a list was not read.

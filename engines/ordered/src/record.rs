@@ -27,11 +27,13 @@ const KIND_EDITS: u8 = 4;
 /// Count and first version, before the entries; in the last two kinds the store's time behind them.
 const HEADER_BYTES: usize = 12;
 const TIME_BYTES: usize = 8;
-/// The ordered store's log, format 1.
+
+/// The ordered store's log, format 2.
 pub(crate) static FORMAT: Format = Format {
     keeper: "ordered store",
     magic: b"MPLG",
-    version: 1,
+    version: 2,
+    history_from: Some(2),
     body_bytes_min: HEADER_BYTES,
     body_bytes_max: PUT_BYTES_MAX + HEADER_BYTES + TIME_BYTES,
     kinds: &[KIND_PUT, KIND_CHANGES, KIND_EXPIRING, KIND_EDITS],
@@ -173,6 +175,11 @@ impl<'a> Logged<'a> {
             rest = behind;
             Some(entry)
         })
+    }
+
+    /// Whether some of it is made of what keys held.
+    pub fn has_edits(&self) -> bool {
+        self.kind == KIND_EDITS
     }
 
     fn check_entries(&self) -> Result<(), Fault> {

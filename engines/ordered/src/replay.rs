@@ -3,68 +3,164 @@
 //! Invariant: a change that the index has already, or that something newer has replaced, changes nothing; so what began from a copy of the
 //! index, and goes on with records that the copy has in part, comes to what all records come to.
 
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use millpond_wal::BrokenRun;
+
 use crate::index::Index;
-use crate::list::{Kind, List, split_items};
+use crate::list::{Kind, List, items_of};
 use crate::record::{Entry, Logged, What};
 use crate::tree::{Change, Content};
 
 impl Logged<'_> {
-    /// Makes its changes that are newer than what their keys have. Nobody else may write meanwhile.
-    pub fn replay(&self, index: &Index) {
+    /// Makes its changes. Where the index began with a copy that may have some of them, each is made if it is newer than what its key has.
+    /// Nobody else may write meanwhile.
+    ///
+    /// # Errors
+    /// A change cannot be made of what its key holds, which no sound log has.
+    pub fn replay(&self, index: &Index, may_be_covered: bool) -> Result<(), BrokenRun> {
+        if !self.has_edits() && !may_be_covered {
+            let entries = self.entries().zip(self.first_version..);
+            let changes: Vec<Change<'_>> = entries.map(|(entry, version)| plain(&entry, version)).collect();
+            index.apply(changes.into_iter());
+            return Ok(());
+        }
+        let mut keys: HashMap<&[u8], Key<'_>> = HashMap::new();
         for (entry, version) in self.entries().zip(self.first_version..) {
-            replay(index, &entry, version);
+            let key = keys.entry(entry.key).or_insert_with(|| Key {
+                // What a copy has of a write is the write's last change of the key.
+                is_newer: !may_be_covered || version > index.version_of(entry.key),
+                ..Key::default()
+            });
+            if key.is_newer {
+                key.change(index, &entry, version, may_be_covered)?;
+            }
+        }
+        let changes: Vec<(&[u8], Key<'_>)> = keys.into_iter().filter(|(_, key)| key.is_newer).collect();
+        let changes: Vec<_> = changes.into_iter().map(|(key, made)| made.finish(key)).collect();
+        index.apply(changes.iter().map(Finished::change));
+        Ok(())
+    }
+}
+
+/// The change of an entry that is made of nothing.
+fn plain<'a>(entry: &Entry<'a>, version: u64) -> Change<'a> {
+    match entry.what {
+        What::Bytes(value) => Change::Set(Content {
+            key: entry.key,
+            value,
+            version,
+            expires_ms: entry.expires_ms,
+            is_list: false,
+        }),
+        _ => Change::Remove(entry.key),
+    }
+}
+
+/// What a key holds while the changes of a record are made.
+#[derive(Default)]
+struct Key<'a> {
+    is_newer: bool,
+    holds: Holds<'a>,
+    version: u64,
+    expires_ms: u64,
+}
+
+#[derive(Default)]
+enum Holds<'a> {
+    /// What the index has.
+    #[default]
+    Unread,
+    Nothing,
+    Bytes(Cow<'a, [u8]>),
+    List(List),
+}
+
+impl Holds<'_> {
+    fn read(index: &Index, key: &[u8]) -> Self {
+        match index.held(key) {
+            None => Holds::Nothing,
+            Some((value, looked)) if looked.kind == Some(Kind::List) => {
+                Holds::List(List::of(value).unwrap_or_default())
+            }
+            Some((value, _)) => Holds::Bytes(value.into()),
         }
     }
 }
 
-/// Makes a change, if it is newer than what its key has.
-fn replay(index: &Index, entry: &Entry<'_>, version: u64) {
-    if index.version_of(entry.key) >= version {
-        return;
-    }
-    let made;
-    let (value, is_list) = match entry.what {
-        What::Removed => return index.apply(std::iter::once(Change::Remove(entry.key))),
-        What::Bytes(value) => (value, false),
-        What::List(value) => (value, true),
-        edit => {
-            let Some(held) = edited(index, entry.key, edit) else {
-                return;
-            };
-            made = held;
-            (made.0.as_slice(), made.1)
+impl<'a> Key<'a> {
+    fn change(
+        &mut self,
+        index: &Index,
+        entry: &Entry<'a>,
+        version: u64,
+        may_be_covered: bool,
+    ) -> Result<(), BrokenRun> {
+        let is_edit = !matches!(entry.what, What::Removed | What::Bytes(_) | What::List(_));
+        if is_edit && matches!(self.holds, Holds::Unread) {
+            self.holds = Holds::read(index, entry.key);
         }
-    };
-    index.apply(std::iter::once(Change::Set(Content {
-        key: entry.key,
-        value,
-        version,
-        expires_ms: entry.expires_ms,
-        is_list,
-    })));
+        match (entry.what, &mut self.holds) {
+            (What::Removed, holds) => *holds = Holds::Nothing,
+            (What::Bytes(value), holds) => *holds = Holds::Bytes(value.into()),
+            (What::List(value), holds) => {
+                *holds = Holds::List(List::of(value.to_vec()).unwrap_or_default());
+            }
+            // A later record that the copy has removes the key.
+            (_, Holds::Nothing) if may_be_covered => return Ok(()),
+            (What::Expire, Holds::Bytes(_) | Holds::List(_)) => {}
+            (What::Concatenate(added), Holds::Bytes(value)) => value.to_mut().extend_from_slice(added),
+            (What::Append { keep, items }, Holds::List(list)) => list.append(items_of(items), keep),
+            (What::Trim { older, kept }, Holds::List(list)) => list.trim(older as usize, kept as usize),
+            _ => {
+                let key = entry.key.get(..64).unwrap_or(entry.key).escape_ascii();
+                let found = format!("key \"{key}\" holds nothing that version {version} can be made of");
+                return Err(BrokenRun::because(found));
+            }
+        }
+        (self.version, self.expires_ms) = (version, entry.expires_ms);
+        Ok(())
+    }
+
+    fn finish(self, key: &'a [u8]) -> Finished<'a> {
+        let (value, is_list) = match self.holds {
+            Holds::Bytes(value) => (Some(value), false),
+            Holds::List(list) => (Some(list.into_value().into()), true),
+            Holds::Unread | Holds::Nothing => (None, false),
+        };
+        Finished {
+            key,
+            value,
+            is_list,
+            version: self.version,
+            expires_ms: self.expires_ms,
+        }
+    }
 }
 
-/// What an edit makes of what its key holds, and whether that is a list. Nothing where the key is not there: a later record removes it,
-/// which the index began with.
-fn edited(index: &Index, key: &[u8], edit: What<'_>) -> Option<(Vec<u8>, bool)> {
-    let (mut value, looked) = index.held(key)?;
-    let is_list = looked.kind == Some(Kind::List);
-    match (edit, is_list) {
-        (What::Expire, _) => {}
-        (What::Concatenate(added), false) => value.extend_from_slice(added),
-        (What::Append { keep, items }, true) => {
-            let mut list = List::of(value)?;
-            list.append(split_items(items)?, keep);
-            value = list.into_value();
+/// What a key holds behind a record; `None` where it is not there.
+struct Finished<'a> {
+    key: &'a [u8],
+    value: Option<Cow<'a, [u8]>>,
+    is_list: bool,
+    version: u64,
+    expires_ms: u64,
+}
+
+impl Finished<'_> {
+    fn change(&self) -> Change<'_> {
+        match &self.value {
+            None => Change::Remove(self.key),
+            Some(value) => Change::Set(Content {
+                key: self.key,
+                value,
+                version: self.version,
+                expires_ms: self.expires_ms,
+                is_list: self.is_list,
+            }),
         }
-        (What::Trim { older, kept }, true) => {
-            let mut list = List::of(value)?;
-            list.trim(older as usize, kept as usize);
-            value = list.into_value();
-        }
-        _ => return None,
     }
-    Some((value, is_list))
 }
 
 #[cfg(test)]

@@ -23,6 +23,8 @@ pub struct Section {
     pub segment_bytes_max: u64,
     /// Memory that its entries may take; no limit when left out.
     pub memory_bytes_max: Option<u64>,
+    /// Bytes of the log after which a checkpoint is written, and no fewer than the entries take in memory.
+    pub checkpoint_log_bytes: u64,
 }
 
 impl Default for Section {
@@ -32,6 +34,7 @@ impl Default for Section {
             queue_max,
             segment_bytes_max,
             memory_bytes_max,
+            checkpoint_log_bytes,
             ..
         } = Options::default();
         Section {
@@ -41,6 +44,7 @@ impl Default for Section {
             queue_max,
             segment_bytes_max,
             memory_bytes_max,
+            checkpoint_log_bytes,
         }
     }
 }
@@ -68,6 +72,12 @@ impl Section {
         if self.queue_max == 0 {
             return Err(format!("{at}.queue_max is 0; expected at least 1"));
         }
+        if self.checkpoint_log_bytes == 0 {
+            return Err(format!(
+                "{at}.checkpoint_log_bytes is 0; expected at least 1, or leave it out for {}",
+                Options::default().checkpoint_log_bytes
+            ));
+        }
         if self.memory_bytes_max == Some(0) {
             return Err(format!(
                 "{at}.memory_bytes_max is 0, so the store could hold nothing; leave it out for no limit"
@@ -88,6 +98,7 @@ impl Section {
             queue_bytes_max,
             segment_bytes_max: self.segment_bytes_max,
             memory_bytes_max: self.memory_bytes_max,
+            checkpoint_log_bytes: self.checkpoint_log_bytes,
         };
         let Some(path) = &self.path else {
             return Ok((Store::in_memory(options), None));

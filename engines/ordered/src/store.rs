@@ -5,6 +5,7 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
@@ -14,6 +15,8 @@ use millpond_wal::{
     outcome_unknown, sync_folders,
 };
 
+use crate::checkpoint::keeper::{Checkpoints, Counts, Meet};
+use crate::checkpoint::{Checkpoint, Files};
 use crate::commit::Committer;
 use crate::error::WriteError;
 use crate::index::{Index, Versioned};
@@ -40,6 +43,8 @@ pub struct Options {
     /// Memory that the entries may take, with what each takes beside its key and value; no limit where it is `None`. Puts that
     /// make them grow beyond it are [`WriteError::Full`]. What the log holds is read whatever it takes.
     pub memory_bytes_max: Option<u64>,
+    /// Bytes of the log since the last checkpoint after which the next is written, and no fewer than the entries take in memory.
+    pub checkpoint_log_bytes: u64,
 }
 
 impl Default for Options {
@@ -51,6 +56,7 @@ impl Default for Options {
             queue_bytes_max: 64 << 20,
             segment_bytes_max: 256 << 20,
             memory_bytes_max: None,
+            checkpoint_log_bytes: 256 << 20,
         }
     }
 }
@@ -67,7 +73,7 @@ pub struct Store {
 
 /// Who makes what the queue holds.
 enum Keeper {
-    Log(Box<Committer>),
+    Log(Box<Committer>, Arc<Meet>),
     Memory(Arc<Memory>),
 }
 
@@ -80,6 +86,8 @@ pub(crate) struct Handle {
     pub memory_bytes_max: Option<u64>,
     /// Why the log takes no more puts, once it takes none.
     read_only: ReadOnly,
+    /// Where checkpoints are asked for, where there is a log.
+    meet: Option<Arc<Meet>>,
     thread: LogThread,
 }
 
@@ -109,6 +117,31 @@ impl Store {
             "millpond_store_read_only",
             "1 once its log failed: reads go on, puts are refused until a restart.",
             |store: &Store| f64::from(store.read_only().is_some()),
+        ),
+        Metric::gauge(
+            "millpond_store_log_bytes",
+            "Bytes of the log since the last checkpoint: what a start reads behind it.",
+            |store: &Store| store.counted(|counts| counts.log_bytes.load(Ordering::Relaxed) as f64),
+        ),
+        Metric::gauge(
+            "millpond_store_checkpoint_bytes",
+            "Bytes of the last checkpoint; 0 where there is none.",
+            |store: &Store| store.counted(|counts| counts.bytes.load(Ordering::Relaxed) as f64),
+        ),
+        Metric::gauge(
+            "millpond_store_checkpoint_seconds",
+            "How long the last checkpoint took to write; 0 where this process has written none.",
+            |store: &Store| store.counted(|counts| counts.took_ms.load(Ordering::Relaxed) as f64 / 1e3),
+        ),
+        Metric::gauge(
+            "millpond_store_checkpoint_age_seconds",
+            "Since the last checkpoint was finished; 0 where there is none.",
+            |store: &Store| store.counted(|counts| store.age_s(counts.taken_ms.load(Ordering::Relaxed))),
+        ),
+        Metric::gauge(
+            "millpond_store_checkpoint_failing",
+            "1 while the last attempt to write a checkpoint failed: the log grows.",
+            |store: &Store| store.counted(|counts| f64::from(counts.is_failing.load(Ordering::Relaxed))),
         ),
     ];
 
@@ -140,12 +173,37 @@ impl Store {
         }
         create_dir(&FORMAT, dir)?;
         let lock = lock(&FORMAT, dir)?;
-        let (recovered, index, recovery) = recover::read(dir)?;
+        let files = Files::list(dir)?;
+        let read = recover::read(dir, &files.finished, &mut |progress| {
+            tracing::info!("the ordered store {} is recovered: {progress}", dir.display());
+        })?;
+        let (recovered, recovery) = (read.recovered, read.recovery);
         // The process that made them may have ended before this sync; nothing is shown before it.
         sync_folders(&FORMAT, &*disk, dir)?;
-        let mut log = Log::open(&FORMAT, disk, dir, durability, segment_bytes_max, &recovered)?;
+        let opened = Log::open(
+            &FORMAT,
+            disk.clone(),
+            dir,
+            durability,
+            segment_bytes_max,
+            &recovered,
+        );
+        let mut log = opened?;
         log.sync_every(options.sync_every);
-        let index = Arc::new(index);
+        let index = Arc::new(read.index);
+        let queue = Arc::new(Queue::new(options.queue_max, options.queue_bytes_max));
+        let meet = Arc::new(Meet::new(queue.clone()));
+        let counts = &meet.counts;
+        let bytes = recovery.checkpoint.as_ref().map_or(0, |found| found.bytes);
+        counts.bytes.store(bytes, Ordering::Relaxed);
+        counts.taken_ms.store(read.checkpoint_ms, Ordering::Relaxed);
+        let checkpoints = Checkpoints::new(
+            (disk, dir.to_owned()),
+            index.clone(),
+            meet.clone(),
+            (log.bytes(), options.checkpoint_log_bytes),
+        );
+        checkpoints.clear(read.begin, &files.unfinished);
         let committer = Committer {
             index: index.clone(),
             log: Some(log),
@@ -153,9 +211,10 @@ impl Store {
             next_version: recovered.next_number,
             segment_bytes_max,
             memory_bytes_max,
+            checkpoints,
         };
-        let queue = Queue::new(options.queue_max, options.queue_bytes_max);
-        let store = Store::start(index, Keeper::Log(Box::new(committer)), queue, Some(lock))?;
+        let keeper = Keeper::Log(Box::new(committer), meet);
+        let store = Store::start(index, keeper, queue, Some(lock))?;
         Ok((store, recovery))
     }
 
@@ -165,7 +224,7 @@ impl Store {
     pub fn in_memory(options: Options) -> Store {
         let index = Arc::new(Index::default());
         let memory = Arc::new(Memory::new(index.clone(), options.memory_bytes_max));
-        let queue = Queue::new(options.queue_max, options.queue_bytes_max);
+        let queue = Arc::new(Queue::new(options.queue_max, options.queue_bytes_max));
         let started = Store::start(index.clone(), Keeper::Memory(memory), queue, None);
         started.unwrap_or_else(|error| Store::refusing(index, error))
     }
@@ -180,6 +239,7 @@ impl Store {
             durability: Durability::Memory,
             memory_bytes_max: None,
             read_only: ReadOnly::default(),
+            meet: None,
             thread: LogThread::none(),
         };
         Store {
@@ -190,12 +250,13 @@ impl Store {
     fn start(
         index: Arc<Index>,
         keeper: Keeper,
-        queue: Queue<Write>,
+        queue: Arc<Queue<Write>>,
         lock: Option<File>,
     ) -> Result<Store, Error> {
-        let queue = Arc::new(queue);
+        let mut meet = None;
         let (durability, read_only, memory) = match &keeper {
-            Keeper::Log(committer) => {
+            Keeper::Log(committer, met) => {
+                meet = Some(met.clone());
                 let log = committer.log.as_ref();
                 (
                     committer.durability,
@@ -206,11 +267,11 @@ impl Store {
             Keeper::Memory(memory) => (Durability::Memory, ReadOnly::default(), Some(memory.clone())),
         };
         let memory_bytes_max = match &keeper {
-            Keeper::Log(committer) => committer.memory_bytes_max,
+            Keeper::Log(committer, _) => committer.memory_bytes_max,
             Keeper::Memory(memory) => memory.bytes_max(),
         };
         let thread = LogThread::start("ordered-log", &queue, lock, move |queue| match keeper {
-            Keeper::Log(committer) => committer.run(queue),
+            Keeper::Log(committer, _) => committer.run(queue),
             Keeper::Memory(memory) => memory.run(queue),
         })?;
         Ok(Store {
@@ -221,6 +282,7 @@ impl Store {
                 durability,
                 memory_bytes_max,
                 read_only,
+                meet,
                 thread,
             }),
         })
@@ -342,6 +404,29 @@ impl Store {
     /// failed. Reads go on; puts are refused until the store is opened again.
     pub fn read_only(&self) -> Option<Arc<Error>> {
         self.handle.read_only.get().cloned()
+    }
+
+    /// Writes a checkpoint now, and waits for it: what a start reads of the log before it then goes. Writers go on meanwhile. Not for a
+    /// [`Done`]: there it would wait for itself.
+    ///
+    /// # Errors
+    /// It could not be written, or there is no log; the log stays as it is.
+    pub fn checkpoint(&self) -> Result<Checkpoint, Arc<Error>> {
+        let Some(meet) = &self.handle.meet else {
+            return Err(Arc::new(Error::GivenUp("a store without a log keeps no file")));
+        };
+        let closed = || Err(Arc::new(Error::GivenUp("the store is closed")));
+        meet.ask().recv().unwrap_or_else(|_| closed())
+    }
+
+    fn counted(&self, count: impl FnOnce(&Counts) -> f64) -> f64 {
+        self.handle.meet.as_ref().map_or(0.0, |meet| count(&meet.counts))
+    }
+
+    /// Seconds since a moment of the store's clock; 0 where it is none.
+    fn age_s(&self, since_ms: u64) -> f64 {
+        let age_ms = self.handle.index.clock().now_ms().saturating_sub(since_ms);
+        if since_ms == 0 { 0.0 } else { age_ms as f64 / 1e3 }
     }
 
     /// Ends the store for all its clones: finishes every put taken in, syncs the log, frees the

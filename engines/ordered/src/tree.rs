@@ -29,6 +29,7 @@ use inner::{CHILD_BITS, INNER_WORDS};
 use leaf::{INLINE_MAX, LEAF_WORDS, Leaf};
 pub(crate) use many::ReadMany;
 use node::{Node, Seen, pause};
+pub(crate) use page::Copied;
 pub(crate) use scan::Span;
 use split::Split;
 use words::Words;
@@ -237,12 +238,20 @@ impl Tree {
     /// What `read` makes of the entry of a key. It may be called for what is changed meanwhile, of which nothing is returned.
     pub fn get<R>(&self, key: &[u8], mut read: impl FnMut(&Cell<'_>) -> R) -> Option<R> {
         let mut turns = 0;
-        loop {
+        for _ in 0..TRIES {
             match self.try_get(key, &mut read) {
                 Ok(found) => return found,
                 Err(Again) => pause(&mut turns),
             }
         }
+        // Its leaf changes more often than a large value is read: writers wait.
+        let leaf = self.lock(key, 0).leaf();
+        let at = leaf.find(&self.heap, key).ok();
+        let found = at
+            .and_then(|at| leaf.cell(&self.heap, at))
+            .map(|cell| read(&cell));
+        leaf.0.unlock_unchanged();
+        found
     }
 
     #[inline]

@@ -109,6 +109,11 @@ fn what_is_named_must_be_there() {
         "a folder without ONNX Runtime",
     );
     check(
+        "[ordered.a]\ndurability = \"memory\"\ncheckpoint_log_bytes = 0",
+        &[],
+        "ordered.a.checkpoint_log_bytes is 0; expected at least 1",
+    );
+    check(
         "[ordered.a]\ndurability = \"memory\"\nmemory_bytes_max = 0",
         &[],
         "ordered.a.memory_bytes_max is 0",

@@ -6,7 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, missing_docs)]
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::disk::{Disk, LogFile, RealDisk};
@@ -47,6 +47,9 @@ pub struct Plan {
     pub fail_sync_dir: bool,
     pub fail_truncate: bool,
     pub fail_remove: bool,
+    pub fail_rename: bool,
+    /// What the plan says happens to files whose names have this alone.
+    pub only: Option<&'static str>,
 }
 
 #[derive(Default, Clone, Copy, Debug, PartialEq, Eq)]
@@ -102,10 +105,14 @@ impl FailingDisk {
     }
 
     /// Counts one operation and returns the plan to follow.
-    fn count(&self, count: impl FnOnce(&mut Counts)) -> Plan {
+    fn count(&self, path: &Path, count: impl FnOnce(&mut Counts)) -> Plan {
         let mut state = self.shared.state.lock().unwrap();
         count(&mut state.counts);
-        state.plan.clone()
+        let is_meant = |only: &str| path.to_string_lossy().contains(only);
+        match state.plan.only {
+            Some(only) if !is_meant(only) => Plan::default(),
+            _ => state.plan.clone(),
+        }
     }
 
     fn pass_gate(&self) {
@@ -136,9 +143,10 @@ fn fail_if(fails: bool) -> io::Result<()> {
 
 impl Disk for FailingDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
-        fail_if(self.count(|counts| counts.creates += 1).fail_create)?;
+        fail_if(self.count(path, |counts| counts.creates += 1).fail_create)?;
         Ok(Box::new(FailingFile {
             disk: self.clone(),
+            path: path.to_owned(),
             file: RealDisk.create(path)?,
         }))
     }
@@ -146,29 +154,36 @@ impl Disk for FailingDisk {
     fn open(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
         Ok(Box::new(FailingFile {
             disk: self.clone(),
+            path: path.to_owned(),
             file: RealDisk.open(path)?,
         }))
     }
 
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fail_if(self.count(from, |_| ()).fail_rename)?;
+        RealDisk.rename(from, to)
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
-        fail_if(self.count(|_| ()).fail_remove)?;
+        fail_if(self.count(path, |_| ()).fail_remove)?;
         RealDisk.remove(path)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        fail_if(self.count(|counts| counts.dir_syncs += 1).fail_sync_dir)?;
+        fail_if(self.count(dir, |counts| counts.dir_syncs += 1).fail_sync_dir)?;
         RealDisk.sync_dir(dir)
     }
 }
 
 struct FailingFile {
     disk: FailingDisk,
+    path: PathBuf,
     file: Box<dyn LogFile>,
 }
 
 impl LogFile for FailingFile {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        let plan = self.disk.count(|counts| counts.writes += 1);
+        let plan = self.disk.count(&self.path, |counts| counts.writes += 1);
         assert!(!plan.panic_on_write, "injected panic");
         let left = plan.bytes_left.unwrap_or(usize::MAX);
         if left == 0 {
@@ -179,7 +194,9 @@ impl LogFile for FailingFile {
             .min(left)
             .min(plan.write_bytes_max.unwrap_or(usize::MAX));
         let written = self.file.write_at(&bytes[..taken], offset)?;
-        if let Some(left) = &mut self.disk.shared.state.lock().unwrap().plan.bytes_left {
+        if plan.bytes_left.is_some()
+            && let Some(left) = &mut self.disk.shared.state.lock().unwrap().plan.bytes_left
+        {
             *left -= written;
         }
         Ok(written)
@@ -187,12 +204,16 @@ impl LogFile for FailingFile {
 
     fn sync(&mut self) -> io::Result<()> {
         self.disk.pass_gate();
-        fail_if(self.disk.count(|counts| counts.syncs += 1).fail_sync)?;
+        fail_if(self.disk.count(&self.path, |counts| counts.syncs += 1).fail_sync)?;
         self.file.sync()
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
-        fail_if(self.disk.count(|counts| counts.truncates += 1).fail_truncate)?;
+        fail_if(
+            self.disk
+                .count(&self.path, |counts| counts.truncates += 1)
+                .fail_truncate,
+        )?;
         self.file.truncate(length)
     }
 }

@@ -190,6 +190,18 @@ impl<N: Send + 'static> Disk for Recording<N> {
         Ok(Box::new(RecordedFile { disk, file, real }))
     }
 
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        if self.begin() {
+            return injected();
+        }
+        std::fs::rename(from, to)?;
+        self.done(Change::Rename {
+            from: name(from),
+            to: name(to),
+        });
+        Ok(())
+    }
+
     fn remove(&self, path: &Path) -> io::Result<()> {
         if self.begin() {
             return injected();

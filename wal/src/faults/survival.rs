@@ -24,6 +24,11 @@ pub enum Change {
     Remove {
         name: String,
     },
+    /// In place of what had the other name.
+    Rename {
+        from: String,
+        to: String,
+    },
     Write {
         file: usize,
         at: usize,
@@ -94,6 +99,11 @@ impl Survival {
                 self.contents.push(Content::default());
             }
             Change::Remove { name } => drop(self.seen.remove(name)),
+            Change::Rename { from, to } => {
+                if let Some(file) = self.seen.remove(from) {
+                    self.seen.insert(to.clone(), file);
+                }
+            }
             Change::Write { file, at, bytes } => self.contents[*file].write(*at, bytes),
             Change::Sync { file } => self.contents[*file].sync(),
             Change::SyncFailed { file } => self.contents[*file].dirty.fill(false),

@@ -13,6 +13,7 @@ static FORMAT: Format = Format {
     keeper: "test",
     magic: b"MPLG",
     version: 1,
+    history_from: None,
     body_bytes_min: 2,
     body_bytes_max: 1000,
     kinds: &[KIND],
@@ -78,6 +79,8 @@ fn bytes_lie_where_the_document_draws_them() {
         first_sequence: 0x0102,
         number: 0x0304,
         marker: MARKER,
+        history: None,
+        version: 1,
     };
     let bytes = header.encode(&FORMAT);
     assert_eq!(&bytes[..8], b"MPLG\x01\0\0\0");
@@ -116,6 +119,8 @@ fn headers_of_other_files_and_formats_are_told_apart() {
         first_sequence: 1,
         number: 1,
         marker: MARKER,
+        history: None,
+        version: 1,
     };
     let sound = header.encode(&FORMAT);
     for cut in 0..sound.len() {
@@ -125,7 +130,7 @@ fn headers_of_other_files_and_formats_are_told_apart() {
         ));
     }
     for bit in 0..sound.len() * 8 {
-        let mut bytes = sound;
+        let mut bytes = sound.clone();
         bytes[bit / 8] ^= 1 << (bit % 8);
         let decoded = SegmentHeader::decode(&FORMAT, &bytes);
         assert!(matches!(decoded, Err(Fault::Unreadable(_))), "bit {bit}");
@@ -135,6 +140,54 @@ fn headers_of_other_files_and_formats_are_told_apart() {
     let checksum = crc32c::crc32c(&newer[..28]);
     newer[28..].copy_from_slice(&checksum.to_le_bytes());
     assert_eq!(SegmentHeader::decode(&FORMAT, &newer), Err(Fault::Unsupported(2)));
+}
+
+/// The same with a history.
+static LATER: Format = Format {
+    version: 2,
+    history_from: Some(2),
+    ..FORMAT
+};
+
+fn later_header() -> SegmentHeader {
+    SegmentHeader {
+        first_sequence: 5,
+        number: 6,
+        marker: MARKER,
+        history: Some(History {
+            epoch: 0x0708,
+            id: *b"sixteen bytes id",
+        }),
+        version: 2,
+    }
+}
+
+#[test]
+fn a_history_follows_the_header_that_older_builds_know() {
+    let bytes = later_header().encode(&LATER);
+    assert_eq!(bytes.len(), LATER.header_bytes());
+    assert_eq!(&bytes[32..40], b"\x08\x07\0\0\0\0\0\0");
+    assert_eq!(&bytes[40..60], b"sixteen bytes id\0\0\0\0");
+    assert_eq!(SegmentHeader::decode(&LATER, &bytes), Ok(later_header()));
+    // An older build says that it is newer, and does not take it for damage.
+    assert_eq!(SegmentHeader::decode(&FORMAT, &bytes), Err(Fault::Unsupported(2)));
+    for cut in 0..bytes.len() {
+        let decoded = SegmentHeader::decode(&LATER, &bytes[..cut]);
+        assert!(matches!(decoded, Err(Fault::Unreadable(_))), "cut at {cut}");
+    }
+    for bit in 0..bytes.len() * 8 {
+        let mut bytes = bytes.clone();
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let decoded = SegmentHeader::decode(&LATER, &bytes);
+        assert!(matches!(decoded, Err(Fault::Unreadable(_))), "bit {bit}");
+    }
+    let old = SegmentHeader {
+        history: None,
+        version: 1,
+        ..later_header()
+    };
+    assert_eq!(SegmentHeader::decode(&LATER, &old.encode(&LATER)), Ok(old));
+    assert_eq!(old.bytes(&LATER), SEGMENT_HEADER_BYTES);
 }
 
 proptest! {

@@ -34,6 +34,7 @@ pub const UPSERT_BYTES_MAX: usize = 16 << 20;
 pub(crate) static FORMAT: Format = Format {
     keeper: "overlay",
     magic: b"MPFO",
+    history_from: None,
     version: 1,
     body_bytes_min: MARK_BYTES,
     body_bytes_max: KEPT_HEADER_BYTES + UPSERT_BYTES_MAX + UPSERT_HEADER_BYTES + Stamp::BYTES,

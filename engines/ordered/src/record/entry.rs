@@ -187,7 +187,7 @@ impl<'a> Entry<'a> {
             What::Append { keep, items } => {
                 keep > 0
                     && items.len() <= VALUE_BYTES_MAX
-                    && list::split_items(items).is_some_and(|items| !items.is_empty())
+                    && list::count_items(items).is_some_and(|count| count > 0)
             }
             What::Trim { kept, .. } => kept > 0,
             What::Expire => true,

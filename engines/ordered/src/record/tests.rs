@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use millpond_wal::{Durability, FRAME_BYTES, Log, RealDisk, SEGMENT_HEADER_BYTES, read, segment_path};
+use millpond_wal::{Durability, FRAME_BYTES, Log, RealDisk, read, segment_path};
 use proptest::prelude::*;
 
 use super::*;
@@ -103,8 +103,10 @@ fn bytes_lie_where_the_document_draws_them() {
     log.finish().unwrap();
 
     let bytes = std::fs::read(segment_path(dir.path(), 1)).unwrap();
-    let (header, record) = bytes.split_at(SEGMENT_HEADER_BYTES);
-    assert_eq!(&header[..8], b"MPLG\x01\0\0\0");
+    let (header, record) = bytes.split_at(FORMAT.header_bytes());
+    assert_eq!(&header[..8], b"MPLG\x02\0\0\0");
+    assert_eq!(&header[32..40], b"\x01\0\0\0\0\0\0\0");
+    assert_eq!(header.len(), 64);
     assert_eq!(&header[8..24], b"\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0");
     let (record, removal) = record.split_at(40 + 8 + 3);
     let (removal, expiring) = removal.split_at(40 + 8 + 1);

@@ -2,6 +2,7 @@
 
 mod batches;
 mod bed;
+mod checkpoints;
 mod expiry;
 mod failures;
 mod groups;

@@ -27,7 +27,7 @@ struct Page {
     is_whole: bool,
     /// Behind the last one there is none that is wanted.
     is_last: bool,
-    keys_only: bool,
+    values: Copied,
     /// Whether any of them is in the heap.
     has_outside: bool,
 }
@@ -48,8 +48,26 @@ pub(super) struct Wanted<'k> {
     /// Before this one.
     pub before: Option<&'k [u8]>,
     pub entries_max: usize,
-    /// Whether values are left out that are not in the page.
-    pub keys_only: bool,
+    pub values: Copied,
+}
+
+/// Which values are copied, if they are not in the page, and visited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Copied {
+    No,
+    /// All but lists.
+    Bytes,
+    All,
+}
+
+impl Copied {
+    fn has(self, is_list: bool) -> bool {
+        match self {
+            Copied::No => false,
+            Copied::Bytes => !is_list,
+            Copied::All => true,
+        }
+    }
 }
 
 impl Page {
@@ -63,7 +81,7 @@ impl Page {
             order: Order::Ascending,
             is_whole: false,
             is_last: false,
-            keys_only: false,
+            values: Copied::All,
             has_outside: false,
         }
     }
@@ -82,7 +100,7 @@ impl Page {
         }
         self.outside.clear();
         self.begins.clear();
-        (self.order, self.keys_only) = (wanted.order, wanted.keys_only);
+        (self.order, self.values) = (wanted.order, wanted.values);
         (self.begin, self.end) = match wanted.order {
             Order::Ascending => (from, to.min(from.saturating_add(wanted.entries_max))),
             Order::Descending => (from.max(to.saturating_sub(wanted.entries_max)), to),
@@ -112,7 +130,8 @@ impl Page {
             }
             self.begins.push(self.outside.len());
             if let Some(cell) = leaf.cell(heap, at) {
-                let left_out = if self.keys_only { cell.value_len } else { 0 };
+                let is_copied = self.values.has(cell.is_list);
+                let left_out = if is_copied { 0 } else { cell.value_len };
                 let len = cell.len_bytes().saturating_sub(left_out);
                 copy_bytes(cell.words(), cell.begin(), len, &mut self.outside);
             }
@@ -176,7 +195,8 @@ impl Page {
         let parts = Parts::read(begin, word_at);
         let rest = bytes.get(parts.key_begin..).unwrap_or_default();
         let (key, rest) = rest.split_at_checked(parts.key_len).unwrap_or_default();
-        let value_len = if self.keys_only { 0 } else { parts.value_len };
+        let is_copied = self.values.has(parts.is_list);
+        let value_len = if is_copied { parts.value_len } else { 0 };
         Content {
             key,
             value: rest.get(..value_len).unwrap_or_default(),

@@ -8,7 +8,7 @@ use super::cell::Content;
 use super::heap::Heap;
 use super::held::Held;
 use super::node::{Node, Seen, pause};
-use super::page::{Borrowed, Order, Pages, Wanted};
+use super::page::{Borrowed, Copied, Order, Pages, Wanted};
 use super::{Again, TRIES, Tree};
 
 /// Which entries a scan visits, and how many it sees at one moment, unless they are a MiB before.
@@ -19,8 +19,7 @@ pub(crate) struct Span<'k> {
     /// Before this one.
     pub end: Option<&'k [u8]>,
     pub entries_max: usize,
-    /// Whether large values are left out.
-    pub keys_only: bool,
+    pub values: Copied,
 }
 
 impl<'k> Span<'k> {
@@ -30,7 +29,7 @@ impl<'k> Span<'k> {
             from,
             before,
             entries_max: self.entries_max,
-            keys_only: self.keys_only,
+            values: self.values,
         }
     }
 }

@@ -54,7 +54,7 @@ fn all(entries_max: usize) -> Span<'static> {
         start: b"",
         end: None,
         entries_max,
-        keys_only: false,
+        values: Copied::All,
     }
 }
 

@@ -76,18 +76,18 @@ fn messages_say_where_and_what_to_do() {
     let text = open_fails(&history.dir).to_string();
     let file = history.last_segment().display().to_string();
     assert!(
-        text.starts_with(&format!("{file}: damaged record at offset 32: checksum")),
+        text.starts_with(&format!("{file}: damaged record at offset 64: checksum")),
         "{text}"
     );
     assert!(text.contains("yet a sound record follows at offset"), "{text}");
     assert!(text.contains("nothing was changed"), "{text}");
-    assert!(text.ends_with(&format!("run: truncate -s 32 {file}")), "{text}");
+    assert!(text.ends_with(&format!("run: truncate -s 64 {file}")), "{text}");
     // The advice works.
     std::fs::File::options()
         .write(true)
         .open(history.last_segment())
         .unwrap()
-        .set_len(32)
+        .set_len(64)
         .unwrap();
     assert_eq!(reopen(&history.dir).1.records, 0);
 }
@@ -220,23 +220,23 @@ fn a_newer_format_is_not_taken_for_damage() {
     let file = history.last_segment();
     let sound = std::fs::read(file).unwrap();
     let mut bytes = sound.clone();
-    bytes[4] = 2;
+    bytes[4] = 3;
     let checksum = crc32c::crc32c(&bytes[..28]);
     bytes[28..32].copy_from_slice(&checksum.to_le_bytes());
     std::fs::write(file, &bytes).unwrap();
     let text = open_fails(&history.dir).to_string();
     assert!(
-        text.contains("format 2 at offset 4 is unknown to this build"),
+        text.contains("format 3 at offset 4 is unknown to this build"),
         "{text}"
     );
 
     let mut bytes = sound;
-    bytes[32 + 12] = 9;
-    let checksum = crc32c::crc32c(&bytes[32 + 8..]);
-    bytes[36..40].copy_from_slice(&checksum.to_le_bytes());
+    bytes[64 + 12] = 9;
+    let checksum = crc32c::crc32c(&bytes[64 + 8..]);
+    bytes[68..72].copy_from_slice(&checksum.to_le_bytes());
     std::fs::write(file, &bytes).unwrap();
     let text = open_fails(&history.dir).to_string();
-    assert!(text.contains("record kind 9 at offset 32 is unknown"), "{text}");
+    assert!(text.contains("record kind 9 at offset 64 is unknown"), "{text}");
 }
 
 #[test]

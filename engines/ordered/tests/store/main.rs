@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod checkpoints;
 mod crash;
 mod damage;
 mod model;
@@ -114,7 +115,7 @@ impl History {
     }
 }
 
-const HEADER_BYTES: u64 = 32;
+const HEADER_BYTES: u64 = 64;
 
 fn random_put(rng: &mut StdRng) -> Put {
     let count = rng.random_range(1..4);

@@ -13,6 +13,9 @@ use super::*;
 use crate::Put;
 use millpond_wal::faults::failing::{FailingDisk, Plan};
 
+/// Of a segment's header.
+pub const HEADER_BYTES: usize = 64;
+
 pub type Answer = (usize, Result<Written, WriteError>);
 
 pub struct Bed {

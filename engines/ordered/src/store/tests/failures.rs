@@ -5,7 +5,6 @@
 use super::bed::*;
 use super::*;
 use crate::Put;
-use millpond_wal::SEGMENT_HEADER_BYTES;
 use millpond_wal::faults::failing::Plan;
 
 fn small_segments() -> Options {
@@ -43,7 +42,7 @@ fn short_writes_are_continued() {
 fn a_disk_full_at_any_byte_undoes_the_group() {
     let bed = Bed::new(Options::default());
     bed.store.write_wait(one("a", "kept")).unwrap();
-    let length = SEGMENT_HEADER_BYTES + put_record_bytes(&one("a", "kept"));
+    let length = HEADER_BYTES + put_record_bytes(&one("a", "kept"));
     let record = put_record_bytes(&one("a", "lost"));
     for left in 0..record {
         bed.disk.plan(Plan {
@@ -208,7 +207,7 @@ fn a_segment_that_cannot_be_made_is_tried_again() {
         ..Plan::default()
     });
     fails(&bed, one("b", "long enough for one segment"), "storage");
-    for left in 0..SEGMENT_HEADER_BYTES {
+    for left in 0..HEADER_BYTES {
         bed.disk.plan(Plan {
             bytes_left: Some(left),
             ..Plan::default()

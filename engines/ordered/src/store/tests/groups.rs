@@ -279,10 +279,7 @@ fn damaged_group(damage: impl Fn(&mut Vec<u8>, [usize; 4])) -> Result<(Vec<Strin
     let file = millpond_wal::segment_path(&dir, 1);
     let mut bytes = std::fs::read(&file).unwrap();
     let record = put_record_bytes(&one("a", "0"));
-    damage(
-        &mut bytes,
-        [0, 1, 2, 3].map(|i| millpond_wal::SEGMENT_HEADER_BYTES + i * record),
-    );
+    damage(&mut bytes, [0, 1, 2, 3].map(|i| HEADER_BYTES + i * record));
     std::fs::write(&file, bytes).unwrap();
     let (store, recovery) = Store::open(&dir, Options::default())?;
     Ok((contents(&store), recovery))
@@ -308,7 +305,7 @@ fn a_group_torn_at_its_front_is_cut_whole() {
 fn a_hole_before_a_later_group_is_damage() {
     let damaged = damaged_group(|bytes, at| bytes[at[0]..at[0] + 20].fill(0));
     assert!(
-        matches!(damaged, Err(Error::Damaged { offset: 32, .. })),
+        matches!(damaged, Err(Error::Damaged { offset: 64, .. })),
         "{damaged:?}"
     );
     // A sound record with the wrong number behind the hole is no tail either.
@@ -318,7 +315,7 @@ fn a_hole_before_a_later_group_is_damage() {
         bytes[at[3]..].copy_from_slice(&first);
     });
     assert!(
-        matches!(damaged, Err(Error::Damaged { offset: 132, .. })),
+        matches!(damaged, Err(Error::Damaged { offset: 164, .. })),
         "{damaged:?}"
     );
 }

@@ -2,9 +2,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use super::bed::{Bed, contents, one, put_record_bytes};
+use super::bed::{Bed, HEADER_BYTES, contents, one, put_record_bytes};
 use super::*;
-use millpond_wal::SEGMENT_HEADER_BYTES;
 use millpond_wal::faults::failing::Plan;
 use std::fs;
 
@@ -24,7 +23,7 @@ fn a_file_does_not_grow_with_each_group_and_ends_with_the_last_one() {
         (file_bytes(&bed), bed.disk.counts().writes - before.writes),
         (reserved, 9)
     );
-    let groups = SEGMENT_HEADER_BYTES + 10 * put_record_bytes(&one("k0", "value"));
+    let groups = HEADER_BYTES + 10 * put_record_bytes(&one("k0", "value"));
     assert!(reserved > 1 << 20);
     let last = bed.last_segment();
     bed.store.close().unwrap();
@@ -43,11 +42,8 @@ fn a_segment_that_is_full_ends_with_its_last_group() {
         assert!(file_bytes(&bed) <= 300);
     }
     let record = put_record_bytes(&one("key", "value"));
-    let groups = (300 - SEGMENT_HEADER_BYTES) / record * record;
-    assert_eq!(
-        fs::metadata(first).unwrap().len(),
-        (SEGMENT_HEADER_BYTES + groups) as u64
-    );
+    let groups = (300 - HEADER_BYTES) / record * record;
+    assert_eq!(fs::metadata(first).unwrap().len(), (HEADER_BYTES + groups) as u64);
 }
 
 /// Its process ends there, whole groups and zeros behind them, or a group that was torn.
@@ -58,7 +54,7 @@ fn what_a_kill_leaves_is_read_up_to_the_zeros() {
         bed.store.write_wait(one(&format!("k{at}"), "value")).unwrap();
     }
     let (bytes, expected) = (fs::read(bed.last_segment()).unwrap(), contents(&bed.store));
-    let groups = SEGMENT_HEADER_BYTES + 3 * put_record_bytes(&one("k0", "value"));
+    let groups = HEADER_BYTES + 3 * put_record_bytes(&one("k0", "value"));
     for torn in [0, 1, 20] {
         let killed = tempfile::tempdir().unwrap();
         let mut bytes = bytes.clone();

@@ -201,6 +201,7 @@ struct Round {
     segment_bytes_max: u64,
     events: usize,
     ends: usize,
+    checkpoints: usize,
     /// What was found in what the power left: the same is left at many moments.
     known: BTreeMap<Left, Contents>,
 }
@@ -262,6 +263,10 @@ impl Round {
         recording.fail(failing_percent);
         let (seen, last) = (store.clone(), Mutex::new(Contents::new()));
         recording.probe(Some(Arc::new(move || {
+            // Between two looks of another thread the log's may show a group.
+            if std::thread::current().name() != Some("ordered-log") {
+                return None;
+            }
             let now = contents(&seen);
             let mut last = last.lock().unwrap();
             (*last != now).then(|| {
@@ -270,7 +275,17 @@ impl Round {
             })
         })));
         for _ in 0..GROUPS {
-            if !self.put_group(story, &recording, &store) {
+            // One behind a group, or one beside it.
+            let checkpoint = self.rng.random_range(0..6);
+            let beside = (checkpoint == 0).then(|| self.checkpoint_in_parts(&store));
+            let writes = self.put_group(story, &recording, &store);
+            if let Some(beside) = beside {
+                self.checkpoints += usize::from(beside.join().unwrap());
+            }
+            if checkpoint == 1 {
+                self.checkpoints += usize::from(store.checkpoint().is_ok());
+            }
+            if !writes {
                 break;
             }
         }
@@ -278,6 +293,12 @@ impl Round {
         recording.note(Note::Shown(contents(&store)));
         let _ = store.close();
         recording.take_events()
+    }
+
+    /// Has one written while puts come. Whether it was.
+    fn checkpoint_in_parts(&self, store: &Store) -> std::thread::JoinHandle<bool> {
+        let store = store.clone();
+        std::thread::spawn(move || store.checkpoint().is_ok())
     }
 
     /// One put alone, so that those handed in while it is written form the next group. Whether the store still writes.
@@ -382,7 +403,7 @@ fn number(variable: &str, default: u64) -> u64 {
 fn nothing_is_shown_before_its_sync_and_no_end_loses_what_was() {
     let rounds = number("MILLPOND_TRACE_ROUNDS", ROUNDS);
     let first = number("MILLPOND_TRACE_SEED", 1);
-    let (mut events, mut ends) = (0, 0);
+    let (mut events, mut ends, mut checkpoints) = (0, 0, 0);
     for seed in first..first + rounds {
         eprintln!("seed {seed}");
         let mut rng = StdRng::seed_from_u64(seed);
@@ -399,12 +420,15 @@ fn nothing_is_shown_before_its_sync_and_no_end_loses_what_was() {
             segment_bytes_max,
             events: 0,
             ends: 0,
+            checkpoints: 0,
             known: BTreeMap::new(),
         };
         round.run();
         (events, ends) = (events + round.events, ends + round.ends);
+        checkpoints += round.checkpoints;
     }
+    assert!(checkpoints > 0);
     eprintln!(
-        "{rounds} rounds from seed {first}: {events} events, {ends} ends, none of which lost what was shown"
+        "{rounds} rounds from seed {first}: {events} events, {checkpoints} checkpoints, {ends} ends, none of which lost what was shown"
     );
 }

@@ -1,0 +1,200 @@
+//! `millpond ordered load`: JSON lines into a store.
+//!
+//! Its invariant: a line that cannot be loaded stops the load and is named; what was loaded before it stays.
+
+use anyhow::{Context as _, anyhow};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use clap::{Args, ValueEnum};
+use millpond_engines_ordered::{Batch, Durability as Survives, Operation, Options, Section, Store};
+use serde::Deserialize;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+/// Entries of one write, and bytes of keys and values: few enough to stay small, many enough that the log is synced seldom.
+const ENTRIES_A_WRITE: usize = 1000;
+const BYTES_A_WRITE: usize = 4 << 20;
+
+const EXAMPLES: &str = "\
+A line is {\"key\": \"text\", \"value\": \"text\"}, or has key_base64 and value_base64 for bytes, as `dump` writes them. With \"expires_ms\" (milliseconds of Unix
+time) an entry expires then; one that has expired is left out. A \"version\" is passed over: entries get the versions of this store.
+
+Examples:
+  millpond ordered load store entries.jsonl
+  millpond ordered dump backups/monday | millpond ordered load store";
+
+/// Loads entries into the store's folder, which is made when absent.
+#[derive(Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Load {
+    /// The store's folder (ordered.NAME.path of the configuration).
+    dir: PathBuf,
+    /// The file; standard input when left out.
+    file: Option<PathBuf>,
+    /// What each written batch survives.
+    #[arg(long, value_enum, default_value_t = Durability::Synced)]
+    durability: Durability,
+}
+
+/// How sure a batch is before the next is written.
+#[derive(Clone, Copy, ValueEnum)]
+enum Durability {
+    /// The end of this process.
+    Logged,
+    /// The end of the machine's power.
+    Synced,
+}
+
+pub(crate) fn run(load: &Load) -> anyhow::Result<()> {
+    let section = Section {
+        path: Some(load.dir.clone()),
+        durability: match load.durability {
+            Durability::Logged => Survives::Logged,
+            Durability::Synced => Survives::Synced,
+        },
+        ..Section::default()
+    };
+    let place = load
+        .file
+        .as_ref()
+        .map_or("standard input".into(), |file| file.display().to_string());
+    // Before a folder is made for it.
+    let lines: Box<dyn BufRead> = match &load.file {
+        Some(file) => Box::new(BufReader::new(open(file)?)),
+        None => Box::new(io::stdin().lock()),
+    };
+    let began = Instant::now();
+    let opened = section.open(Options::default().queue_bytes_max);
+    let (store, _) = opened.context("ordered.load")?;
+    let mut filling = Filling::new(&store, &place);
+    filling.fill(lines)?;
+    let (entries, expired) = (filling.entries, filling.expired);
+    let keys = store.len();
+    store.close().context("ordered.load")?;
+    let expired = match expired {
+        0 => String::new(),
+        expired => format!(" ({expired} more have expired)"),
+    };
+    crate::print(&format!(
+        "{entries} entries loaded into {}{expired} in {:.1} s; the store holds {keys} keys",
+        load.dir.display(),
+        began.elapsed().as_secs_f64()
+    ));
+    Ok(())
+}
+
+fn open(file: &Path) -> anyhow::Result<File> {
+    File::open(file).map_err(|error| anyhow!("{}: cannot be read: {error}", file.display()))
+}
+
+/// One line of the file.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Line {
+    key: Option<String>,
+    key_base64: Option<String>,
+    value: Option<String>,
+    value_base64: Option<String>,
+    expires_ms: Option<u64>,
+    #[serde(rename = "version")]
+    _version: Option<u64>,
+}
+
+/// Bytes that a line gives as text or in base64, by one of two names.
+fn bytes(name: &str, text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, String> {
+    match (text, base64) {
+        (Some(text), None) => Ok(text.into_bytes()),
+        (None, Some(base64)) => STANDARD
+            .decode(base64)
+            .map_err(|error| format!("{name}_base64 is not base64: {error}")),
+        _ => Err(format!("expected one of {name} and {name}_base64")),
+    }
+}
+
+/// Puts entries into a store.
+struct Filling<'s> {
+    store: &'s Store,
+    place: &'s str,
+    batch: Vec<Operation>,
+    bytes: usize,
+    entries: usize,
+    expired: usize,
+    now_ms: u64,
+    shown: Instant,
+}
+
+impl<'s> Filling<'s> {
+    fn new(store: &'s Store, place: &'s str) -> Filling<'s> {
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        Filling {
+            store,
+            place,
+            batch: Vec::with_capacity(ENTRIES_A_WRITE),
+            bytes: 0,
+            entries: 0,
+            expired: 0,
+            now_ms: now.map_or(0, |now| now.as_millis() as u64),
+            shown: Instant::now(),
+        }
+    }
+
+    fn fill(&mut self, lines: Box<dyn BufRead>) -> anyhow::Result<()> {
+        for (number, line) in lines.lines().enumerate() {
+            let at = |problem: String| anyhow!("{}, line {}: {problem}", self.place, number + 1);
+            let line = line.map_err(|error| at(error.to_string()))?;
+            if line.trim().is_empty() {
+                continue;
+            }
+            let line: Line = serde_json::from_str(&line)
+                .map_err(|error| at(format!("{error}; expected {{\"key\": \"…\", \"value\": \"…\"}}")))?;
+            let key = bytes("key", line.key, line.key_base64).map_err(&at)?;
+            let value = bytes("value", line.value, line.value_base64).map_err(&at)?;
+            self.add(key, value, line.expires_ms)?;
+        }
+        self.write()
+    }
+
+    fn add(&mut self, key: Vec<u8>, value: Vec<u8>, expires_ms: Option<u64>) -> anyhow::Result<()> {
+        let ttl_ms = expires_ms.map(|expires_ms| expires_ms.saturating_sub(self.now_ms));
+        if ttl_ms == Some(0) {
+            self.expired += 1;
+            return Ok(());
+        }
+        let bytes = key.len() + value.len();
+        if self.batch.len() == ENTRIES_A_WRITE || self.bytes + bytes > BYTES_A_WRITE {
+            self.write()?;
+        }
+        self.bytes += bytes;
+        self.batch.push(Operation::Put {
+            key,
+            value,
+            if_version: None,
+            if_absent: false,
+            ttl_ms,
+        });
+        Ok(())
+    }
+
+    fn write(&mut self) -> anyhow::Result<()> {
+        let operations = std::mem::take(&mut self.batch);
+        self.bytes = 0;
+        if operations.is_empty() {
+            return Ok(());
+        }
+        let entries = operations.len();
+        let batch = Batch {
+            operations,
+            read_bytes_max: 0,
+        };
+        let written = self.store.write_wait(batch);
+        written.map_err(|error| anyhow!("{}: {error}", self.place))?;
+        self.entries += entries;
+        if self.shown.elapsed() > Duration::from_secs(1) {
+            self.shown = Instant::now();
+            eprintln!("{} entries loaded", self.entries);
+        }
+        Ok(())
+    }
+}

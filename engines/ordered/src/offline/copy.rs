@@ -1,0 +1,240 @@
+//! Copies of a folder: of one that a server writes, and back.
+//!
+//! Checkpoints never change once they have their names, segments only grow. Invariant: the copy has the newest checkpoint there was, all
+//! segments from it on, and is verified before it gets its name.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use millpond_wal::{TornTail, segment_path, segments};
+
+use super::{Kept, Verified, folder_error, verify_kept};
+use crate::Error;
+use crate::checkpoint::{Files, path};
+use crate::record::FORMAT;
+use crate::recover::Report;
+
+/// How often a copy is begun anew because a checkpoint has removed files meanwhile.
+const TRIES: usize = 10;
+
+/// A copy that was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Copied {
+    /// What it has.
+    pub verified: Verified,
+    /// Its files.
+    pub files: usize,
+    /// Whether its checkpoint is the same file as the store's, by another name.
+    pub is_linked: bool,
+}
+
+/// Copies a folder that a server may write meanwhile to `to`, which must not be there yet or be empty. With `link` a checkpoint becomes another name of the
+/// same file where the file system can.
+///
+/// # Errors
+/// The folder cannot be read or written, or is damaged. What was copied is removed.
+pub fn backup(dir: &Path, to: &Path, link: bool, report: Report<'_>) -> Result<Copied, Error> {
+    let unfinished = begin(to)?;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let copied = copy_files(dir, &unfinished, link).and_then(|(files, is_linked)| {
+            cut_torn_tail(&unfinished, report)?;
+            Ok((files, is_linked))
+        });
+        let is_again = match &copied {
+            Err(error) => tries < TRIES && (is_gone(error) || has_moved(dir, &unfinished)),
+            Ok(_) => false,
+        };
+        if is_again {
+            fs::remove_dir_all(&unfinished)
+                .and_then(|()| fs::create_dir(&unfinished))
+                .map_err(|source| folder_error(&unfinished, "clear the folder", source))?;
+            continue;
+        }
+        return finish(copied, (&unfinished, to), report);
+    }
+}
+
+/// Copies a backup to `to`, a store's folder that must not be there yet or be empty.
+///
+/// # Errors
+/// The backup is damaged or cannot be read, or the folder cannot be written. What was copied is removed.
+pub fn restore(backup: &Path, to: &Path, report: Report<'_>) -> Result<Copied, Error> {
+    let _kept = Kept::of(backup)?;
+    verify_kept(backup, report)?;
+    let unfinished = begin(to)?;
+    let copied = copy_files(backup, &unfinished, false);
+    finish(copied, (&unfinished, to), report)
+}
+
+/// Makes the folder that the copy is made in.
+fn begin(to: &Path) -> Result<PathBuf, Error> {
+    let failed = |source| folder_error(to, "make the folder of the copy", source);
+    match fs::read_dir(to).map(Iterator::count) {
+        Ok(1..) => {
+            let full = io::Error::new(io::ErrorKind::AlreadyExists, "it is there and not empty");
+            return Err(failed(full));
+        }
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(error)),
+    }
+    let mut name = to.file_name().unwrap_or_default().to_owned();
+    name.push(".unfinished");
+    let unfinished = to.with_file_name(name);
+    fs::create_dir(&unfinished).map_err(|source| folder_error(&unfinished, "make the folder", source))?;
+    Ok(unfinished)
+}
+
+/// Verifies the copy, brings it to the disk, and gives it its name; or removes it.
+fn finish(
+    copied: Result<(usize, bool), Error>,
+    (unfinished, to): (&Path, &Path),
+    report: Report<'_>,
+) -> Result<Copied, Error> {
+    let finished = copied.and_then(|(files, is_linked)| {
+        let verified = verify_kept(unfinished, report)?;
+        sync(unfinished).map_err(|source| folder_error(unfinished, "sync the copy", source))?;
+        // An empty folder is in the way of some systems' rename.
+        match fs::remove_dir(to) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => fs::rename(unfinished, to),
+        }
+        .and_then(|()| sync_parent(to))
+        .map_err(|source| folder_error(to, "give the copy its name", source))?;
+        let renamed = |file: &mut PathBuf| {
+            if let Some(name) = file.file_name() {
+                *file = to.join(name);
+            }
+        };
+        let mut verified = verified;
+        verified
+            .checkpoint
+            .iter_mut()
+            .for_each(|found| renamed(&mut found.file));
+        Ok(Copied {
+            verified,
+            files,
+            is_linked,
+        })
+    });
+    if finished.is_err() {
+        let _ = fs::remove_dir_all(unfinished);
+    }
+    finished
+}
+
+fn sync(dir: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(dir)? {
+        File::open(entry?.path())?.sync_all()?;
+    }
+    File::open(dir)?.sync_all()
+}
+
+fn sync_parent(dir: &Path) -> io::Result<()> {
+    let real = dir.canonicalize()?;
+    real.parent()
+        .map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
+/// Copies what a start reads: how many files, and whether the checkpoint is the same file.
+fn copy_files(from: &Path, to: &Path, link: bool) -> Result<(usize, bool), Error> {
+    // Checkpoints first: the segments that are there behind this reach what the checkpoint needs, or the first of them is gone.
+    let newest = Files::list(from)?.finished.first().copied();
+    let all = segments(&FORMAT, from)?;
+    let needed: Vec<u64> = all
+        .into_iter()
+        .filter(|first| newest.is_none_or(|newest| *first >= newest))
+        .collect();
+    let (mut files, mut is_linked) = (0, false);
+    if let Some(newest) = newest {
+        let (source, target) = (path(from, newest), path(to, newest));
+        is_linked = link && fs::hard_link(&source, &target).is_ok();
+        if !is_linked {
+            copy_file(&source, &target)?;
+        }
+        files += 1;
+    }
+    for first in &needed {
+        copy_file(&segment_path(from, *first), &segment_path(to, *first))?;
+        files += 1;
+    }
+    if let Some(last) = needed.last() {
+        copy_again(&segment_path(from, *last), &segment_path(to, *last))?;
+    }
+    Ok((files, is_linked))
+}
+
+/// Copies what was written of a segment when it was copied first once more, and that alone. A group is written when the one before is
+/// whole, so only the last one can be in parts now; before, the copy may have missed a group and met the next.
+fn copy_again(from: &Path, to: &Path) -> Result<(), Error> {
+    let copied = || {
+        let written = written_bytes(to)?;
+        let mut target = File::options().write(true).truncate(true).open(to)?;
+        let source = File::open(from)?;
+        io::copy(&mut source.take(written), &mut target).map(drop)
+    };
+    copied().map_err(|source| Error::Read {
+        file: from.to_owned(),
+        action: "copy the file",
+        source,
+    })
+}
+
+/// Bytes of a file without the zeros at its end.
+fn written_bytes(file: &Path) -> io::Result<u64> {
+    const CHUNK: u64 = 1 << 20;
+    let mut opened = File::open(file)?;
+    let (mut end, mut chunk) = (opened.metadata()?.len(), Vec::new());
+    while end > 0 {
+        let begin = end.saturating_sub(CHUNK);
+        chunk.clear();
+        opened.seek(SeekFrom::Start(begin))?;
+        (&mut opened).take(end - begin).read_to_end(&mut chunk)?;
+        if let Some(last) = chunk.iter().rposition(|byte| *byte != 0) {
+            return Ok(begin + last as u64 + 1);
+        }
+        end = begin;
+    }
+    Ok(0)
+}
+
+fn copy_file(from: &Path, to: &Path) -> Result<(), Error> {
+    fs::copy(from, to).map(drop).map_err(|source| Error::Read {
+        file: from.to_owned(),
+        action: "copy the file",
+        source,
+    })
+}
+
+/// Cuts the copy of the segment that was being written behind its last whole record.
+fn cut_torn_tail(copy: &Path, report: Report<'_>) -> Result<(), Error> {
+    let Some(TornTail { file, offset, .. }) = verify_kept(copy, report)?.torn_tail else {
+        return Ok(());
+    };
+    let cut = match offset {
+        // Its header had not come.
+        0 => fs::remove_file(&file),
+        _ => File::options()
+            .write(true)
+            .open(&file)
+            .and_then(|opened| opened.set_len(offset)),
+    };
+    cut.map_err(|source| folder_error(copy, "cut the copy behind its last record", source))
+}
+
+fn is_gone(error: &Error) -> bool {
+    matches!(error, Error::Read { source, .. } if source.kind() == io::ErrorKind::NotFound)
+}
+
+/// Whether the store has a checkpoint that the copy was begun without, so that files of the copy may be missing.
+fn has_moved(dir: &Path, copy: &Path) -> bool {
+    let newest = |dir| {
+        Files::list(dir)
+            .ok()
+            .and_then(|files| files.finished.first().copied())
+    };
+    newest(dir) != newest(copy)
+}
