@@ -5,6 +5,7 @@ mod bed;
 mod expiry;
 mod failures;
 mod groups;
+mod lists;
 mod pace;
 mod reserve;
 mod traces;
