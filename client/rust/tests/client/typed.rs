@@ -3,9 +3,12 @@
 use crate::peer::{answer, pair};
 use millpond_client_rust::schema::payload::{Encoder, Encoding, Map, Payload, Value};
 use millpond_client_rust::schema::{
-    FeaturesLookup, Field as _, Infer, Method, Of, OrderedBatch, OrderedExpire, OrderedGet, OrderedIncrement,
-    OrderedPut, OrderedRemove, OrderedScan, Ping, Rank, features_lookup, infer, ordered_batch,
-    ordered_expire, ordered_get, ordered_increment, ordered_put, ordered_remove, ordered_scan, rank, system,
+    FeaturesLookup, Field as _, Infer, Method, Of, OrderedAppend, OrderedBatch, OrderedConcatenate,
+    OrderedExpire, OrderedGet, OrderedIncrement, OrderedInspect, OrderedItems, OrderedPut, OrderedRemove,
+    OrderedRemovePrefix, OrderedScan, OrderedTrim, Ping, Rank, features_lookup, infer, ordered_append,
+    ordered_batch, ordered_concatenate, ordered_expire, ordered_get, ordered_increment, ordered_inspect,
+    ordered_items, ordered_put, ordered_remove, ordered_remove_prefix, ordered_scan, ordered_trim, rank,
+    system,
 };
 use millpond_client_rust::{CallError, Client};
 use std::borrow::Cow;
@@ -150,6 +153,72 @@ async fn ordered_methods_read_put_and_scan() {
 }
 
 #[tokio::test]
+async fn ordered_methods_keep_lists() {
+    let bytes = |bytes: &'static [u8]| Cow::Borrowed(bytes);
+    let call = ordered_append::Call {
+        table: None,
+        key: bytes(b"l"),
+        items: vec![bytes(b"a"), bytes(b"")],
+        keep: Some(100),
+        ttl_ms: None,
+    };
+    let answer = ordered_append::Answer {
+        count: 2,
+        version: 7,
+        durability: "synced".into(),
+    };
+    let append = async |client: Client| client.ordered_append(&call, None).await;
+    let found = check::<OrderedAppend, _, _>(append, &call, &answer);
+    assert_eq!(found.await, answer);
+
+    let call = ordered_items::Call {
+        table: None,
+        key: bytes(b"l"),
+        start: 0,
+        stop: -1,
+    };
+    let answer = ordered_items::Answer {
+        items: vec![bytes(b""), bytes(b"a")],
+    };
+    let items = async |client: Client| client.ordered_items(&call, None).await;
+    let found = check::<OrderedItems, _, _>(items, &call, &answer);
+    assert_eq!(found.await, answer);
+
+    let call = ordered_trim::Call {
+        table: None,
+        key: bytes(b"l"),
+        start: 0,
+        stop: 0,
+    };
+    let answer = ordered_trim::Answer {
+        count: 1,
+        version: 8,
+        durability: "synced".into(),
+    };
+    let trim = async |client: Client| client.ordered_trim(&call, None).await;
+    let found = check::<OrderedTrim, _, _>(trim, &call, &answer);
+    assert_eq!(found.await, answer);
+
+    let call = ordered_inspect::Call {
+        table: None,
+        keys: Some(vec![bytes(b"l")]),
+    };
+    let answer = ordered_inspect::Answer {
+        keys: Some(vec![ordered_inspect::Inspected {
+            kind: "list".into(),
+            version: 8,
+            ttl_ms: Some(5),
+            bytes: 0,
+            count: Some(1),
+        }]),
+        store: None,
+    };
+    let inspect = async |client: Client| client.ordered_inspect(&call, None).await;
+    let found = check::<OrderedInspect, _, _>(inspect, &call, &answer);
+    assert_eq!(found.await, answer);
+}
+
+#[tokio::test]
 async fn ordered_methods_remove_increment_and_batch() {
     use ordered_batch::{Effect, Operation, Options};
     let bytes = |bytes: &'static [u8]| Cow::Borrowed(bytes);
@@ -193,6 +262,34 @@ async fn ordered_methods_remove_increment_and_batch() {
     };
     let expire = async |client: Client| client.ordered_expire(&call, None).await;
     let found = check::<OrderedExpire, _, _>(expire, &call, &answer);
+    assert_eq!(found.await, answer);
+
+    let call = ordered_concatenate::Call {
+        table: None,
+        key: bytes(b"k"),
+        value: bytes(b"w"),
+    };
+    let answer = ordered_concatenate::Answer {
+        bytes: 2,
+        version: 6,
+        durability: "logged".into(),
+    };
+    let concatenate = async |client: Client| client.ordered_concatenate(&call, None).await;
+    let found = check::<OrderedConcatenate, _, _>(concatenate, &call, &answer);
+    assert_eq!(found.await, answer);
+
+    let call = ordered_remove_prefix::Call {
+        table: None,
+        prefix: bytes(b"u/"),
+        limit: 10,
+    };
+    let answer = ordered_remove_prefix::Answer {
+        removed: 10,
+        more: true,
+        durability: "logged".into(),
+    };
+    let remove = async |client: Client| client.ordered_remove_prefix(&call, None).await;
+    let found = check::<OrderedRemovePrefix, _, _>(remove, &call, &answer);
     assert_eq!(found.await, answer);
 
     let call = ordered_batch::Call {

@@ -6,6 +6,7 @@ mod checkpoints;
 mod expiry;
 mod failures;
 mod groups;
+mod lists;
 mod pace;
 mod reserve;
 mod traces;

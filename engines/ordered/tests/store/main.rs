@@ -16,7 +16,9 @@ mod threads;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use millpond_engines_ordered::{Durability, Options, Put, Recovery, Scan, Store};
+use millpond_engines_ordered::{
+    Batch, Durability, Kind, Operation, Options, Put, Recovery, Scan, Store, Write,
+};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -30,8 +32,13 @@ fn contents(store: &Store) -> Contents {
         ..Scan::default()
     };
     let cursor = store.scan(&scan, &mut |key, value| {
-        let version = store.get(key).unwrap().version;
-        found.insert(key.to_vec(), (value.to_vec(), version));
+        let entry = store.get(key).unwrap();
+        let value = match entry.kind {
+            Kind::Bytes => value.to_vec(),
+            // Told apart from all bytes that are put here.
+            Kind::List => format!("{:?}", store.items(key, 0, -1, usize::MAX).unwrap()).into_bytes(),
+        };
+        found.insert(key.to_vec(), (value, entry.version));
     });
     assert_eq!(cursor, None);
     assert_eq!(found.len(), store.len());
@@ -55,7 +62,7 @@ fn segments(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// A log of acknowledged puts, and what was in the store, and how long the log was, after each of them.
+/// A log of acknowledged puts and of changes of lists and bytes, and what was in the store, and how long the log was, after each of them.
 struct History {
     dir: PathBuf,
     states: Vec<Contents>,
@@ -78,7 +85,11 @@ impl History {
         let (mut states, mut ends) = (vec![], vec![]);
         for put in 0..=puts {
             if put > 0 {
-                store.write_wait(random_put(&mut rng)).unwrap();
+                let write = match put % 2 {
+                    0 => Write::from(random_batch(&mut rng)),
+                    _ => random_put(&mut rng).into(),
+                };
+                store.write_wait(write).unwrap();
             }
             let last = segments(&dir).pop().unwrap();
             let length = std::fs::metadata(&last).unwrap().len();
@@ -129,6 +140,33 @@ fn random_put(rng: &mut StdRng) -> Put {
         entries,
         ..Put::default()
     }
+}
+
+/// Each form of change that is made of what a key held.
+fn random_batch(rng: &mut StdRng) -> Batch {
+    let key = format!("l{}", rng.random_range(0..3)).into_bytes();
+    let items = (0..rng.random_range(1..3)).map(|_| vec![rng.random(); rng.random_range(0..5)]);
+    Batch::of(vec![
+        Operation::Append {
+            key: key.clone(),
+            items: items.collect(),
+            keep: Some(rng.random_range(1..6)),
+            ttl_ms: None,
+        },
+        Operation::Trim {
+            key: key.clone(),
+            start: rng.random_range(0..2),
+            stop: -1,
+        },
+        Operation::Expire {
+            key,
+            ttl_ms: Some(3_600_000),
+        },
+        Operation::Concatenate {
+            key: b"text".to_vec(),
+            value: vec![rng.random(); rng.random_range(0..5)],
+        },
+    ])
 }
 
 /// Copies a store's folder, so that damage can be done to the copy.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millpond_engines_ordered::{Durability, Options, Put, Store, WriteError};
+use millpond_engines_ordered::{Batch, Durability, Operation, Options, Put, Store, WriteError};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -111,4 +111,48 @@ fn the_count_is_the_sum_over_what_is_there_and_never_beyond_the_limit() {
     }
     assert_eq!(store.len(), model.len());
     assert!(refused > 0, "seed {seed}");
+}
+
+#[test]
+fn lists_take_what_they_hold() {
+    let append = |item: &str, keep| Operation::Append {
+        key: b"l".to_vec(),
+        items: vec![item.into()],
+        keep,
+        ttl_ms: None,
+    };
+    // One item of eight bytes, its length, the number of items, and what misses one byte for another.
+    let one = OVERHEAD + 1 + 4 + 4 + 8;
+    let store = Store::in_memory(limited(one + 4 + 7));
+    store
+        .write_wait(Batch::of(vec![append("12345678", None)]))
+        .unwrap();
+    assert_eq!(store.memory_bytes(), one);
+    // Between two steps of a batch it may be longer.
+    store
+        .write_wait(Batch::of(vec![
+            append("123456789012345", None),
+            append("1234567", Some(2)),
+            append("8", Some(2)),
+        ]))
+        .unwrap();
+    assert_eq!(store.memory_bytes(), one + 4);
+    let bytes = store.memory_bytes();
+    match store.write_wait(Batch::of(vec![append("12345678", None)])) {
+        Err(WriteError::Full { more: 12, .. }) => {}
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(store.memory_bytes(), bytes);
+    // With a cap it does not grow.
+    store
+        .write_wait(Batch::of(vec![append("a", Some(1)), append("12345678", Some(1))]))
+        .unwrap();
+    assert_eq!(store.memory_bytes(), one);
+    let trim = Operation::Trim {
+        key: b"l".to_vec(),
+        start: 1,
+        stop: 1,
+    };
+    store.write_wait(Batch::of(vec![trim])).unwrap();
+    assert_eq!((store.len(), store.memory_bytes()), (0, 0));
 }

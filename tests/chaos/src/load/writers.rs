@@ -89,11 +89,14 @@ fn put(scene: &Scene<'_>, connection: &mut Connection, writer: u64, random: &mut
     goes_on
 }
 
-/// The entries of a put as a batch, which removes a key that nobody has and reads its last entry.
+/// The entries of a put as a batch, which removes a key that nobody has, writes each value in two parts, and reads its last entry.
 fn operations(writer: u64, number: u64) -> Vec<Value> {
     let entries = entries(writer, number);
     let last = entries.last().map(|[key, _]| json!(["get", key]));
-    let puts = entries.iter().map(|[key, value]| json!(["put", key, value]));
+    let puts = entries.iter().flat_map(|[key, value]| {
+        let (begin, end) = value.split_at_checked(1).unwrap_or((value, ""));
+        [json!(["put", key, begin]), json!(["concatenate", key, end])]
+    });
     let removal = json!(["remove", format!("none/{writer}")]);
     [removal].into_iter().chain(puts).chain(last).collect()
 }
@@ -108,7 +111,7 @@ fn check_answer(scene: &Scene<'_>, answer: &Value, is_batch: bool) {
         (true, _, Some(results)) => match results.as_slice() {
             [removed, puts @ .., read] => {
                 *removed == json!(false)
-                    && puts.len() == 4
+                    && puts.len() == 8
                     && puts.iter().all(Value::is_u64)
                     && !read.is_null()
             }
