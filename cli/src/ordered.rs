@@ -57,7 +57,10 @@ fn run_verify(Verify { dir }: &Verify) -> anyhow::Result<()> {
     let verified = offline::verify(dir, &mut progress).context("ordered.verify")?;
     crate::print(&verified.to_string());
     if !verified.damaged.is_empty() {
-        bail!("ordered.verify: {}: damaged, though a start does without what is", dir.display());
+        bail!(
+            "ordered.verify: {}: damaged, though a start does without what is",
+            dir.display()
+        );
     }
     Ok(())
 }
@@ -69,7 +72,10 @@ fn progress(progress: &Progress) {
 
 fn must_be_there(dir: &Path) -> anyhow::Result<()> {
     if !dir.is_dir() {
-        bail!("{}: no such folder; name a store's folder (ordered.NAME.path)", dir.display());
+        bail!(
+            "{}: no such folder; name a store's folder (ordered.NAME.path)",
+            dir.display()
+        );
     }
     Ok(())
 }

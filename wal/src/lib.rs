@@ -79,5 +79,7 @@ pub use log_thread::LogThread;
 pub use pace::{check_sync_every, next_group};
 pub use queue::{Done, Pending, Queue, QueueError, Refused, Reply, Work, outcome_unknown};
 pub use record::{Body, FRAME_BYTES, Fault, Format, Record, SEGMENT_HEADER_BYTES};
-pub use recover::{Apply, Begin, BrokenRun, Recovered, TornTail, read, read_from, segment_path, segments, sync_segments};
+pub use recover::{
+    Apply, Begin, BrokenRun, Recovered, TornTail, read, read_from, segment_path, segments, sync_segments,
+};
 pub use settle::sync_folders;

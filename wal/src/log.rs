@@ -13,8 +13,8 @@ use crate::Durability;
 use crate::closed::{Closed, closed};
 use crate::disk::{Disk, LogFile};
 use crate::error::Error;
-use crate::pace::Pace;
 use crate::history::History;
+use crate::pace::Pace;
 use crate::record::{self, Body, FRAME_BYTES, Format, Place, SegmentHeader};
 use crate::recover::{Begin, LastSegment, Recovered, segment_path};
 use crate::settle::settle;
@@ -106,7 +106,9 @@ impl Log {
             sequence: recovered.next_sequence,
             number: recovered.next_number,
         };
-        let history = recovered.history.or_else(|| format.has_history().then(History::begin));
+        let history = recovered
+            .history
+            .or_else(|| format.has_history().then(History::begin));
         let create = || Segment::create(format, &*disk, dir, begin, history);
         let mut closed = closed(recovered);
         let segment = match &recovered.last {
@@ -143,7 +145,9 @@ impl Log {
                     .map_err(failed("remove its unfinished last segment"))?;
                 create().map_err(|(_, source)| failed("create a segment")(source))?
             }
-            LastSegment::None => create().map_err(|(_, source)| failed("create its first segment")(source))?,
+            LastSegment::None => {
+                create().map_err(|(_, source)| failed("create its first segment")(source))?
+            }
         };
         Ok(Log {
             format,

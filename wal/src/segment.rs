@@ -94,7 +94,8 @@ impl Segment {
         let mark = self.buffer.iter().zip(self.format.magic);
         let come = mark.take_while(|(found, wanted)| found == wanted).count();
         let is_blank_behind = self.buffer.iter().skip(come).all(|byte| *byte == 0);
-        self.length <= self.format.header_bytes() as u64 && (come == self.format.magic.len() || is_blank_behind)
+        self.length <= self.format.header_bytes() as u64
+            && (come == self.format.magic.len() || is_blank_behind)
     }
 
     /// The record at `offset`, or why there is none.

@@ -56,7 +56,10 @@ pub(crate) fn run(load: &Load) -> anyhow::Result<()> {
         },
         ..Section::default()
     };
-    let place = load.file.as_ref().map_or("standard input".into(), |file| file.display().to_string());
+    let place = load
+        .file
+        .as_ref()
+        .map_or("standard input".into(), |file| file.display().to_string());
     // Before a folder is made for it.
     let lines: Box<dyn BufRead> = match &load.file {
         Some(file) => Box::new(BufReader::new(open(file)?)),

@@ -53,8 +53,8 @@ mod sweep;
 mod tree;
 mod write;
 
-pub use checkpoint::Checkpoint;
 pub use batch::{BATCH_OPERATIONS_MAX, Batch, Effect, Operation};
+pub use checkpoint::Checkpoint;
 pub use error::WriteError;
 pub use index::Versioned;
 pub use millpond_wal::{Durability, Error, TornTail};

@@ -13,8 +13,8 @@ use millpond_wal::{TornTail, segment_path, segments};
 
 use crate::Error;
 use crate::checkpoint::{Files, path};
-use crate::recover::{self, Base, Chosen, FoundCheckpoint, Recovery, Report, Reporter, choose, read_log};
 use crate::record::FORMAT;
+use crate::recover::{self, Base, Chosen, FoundCheckpoint, Recovery, Report, Reporter, choose, read_log};
 
 pub use copy::{Copied, backup, restore};
 
@@ -68,7 +68,10 @@ impl fmt::Display for Verified {
             write!(f, "\nnot needed: {}; a start removes it", file.display())?;
         }
         for damaged in &self.damaged {
-            write!(f, "\ndamaged: {damaged}; a start does without it, and the next checkpoint removes it")?;
+            write!(
+                f,
+                "\ndamaged: {damaged}; a start does without it, and the next checkpoint removes it"
+            )?;
         }
         Ok(())
     }

@@ -11,8 +11,8 @@ use millpond_wal::{Begin, BrokenRun, Record, Recovered, TornTail, segment_path, 
 
 use crate::Error;
 use crate::checkpoint::bytes::{Foot, Head};
-use crate::checkpoint::read::{Bad, Opened};
 use crate::checkpoint::path;
+use crate::checkpoint::read::{Bad, Opened};
 use crate::index::Index;
 use crate::record::{FORMAT, Logged};
 use crate::tree::Change;
@@ -255,7 +255,10 @@ impl Base {
         let history = *recovered.history.get_or_insert(ours);
         if history.id != ours.id || history.epoch < ours.epoch {
             let found = format!("it is of history {ours}, the log behind it of {history}");
-            return wrong(found, "put back the files of one store, or restore it from a backup");
+            return wrong(
+                found,
+                "put back the files of one store, or restore it from a backup",
+            );
         }
         if last < needed {
             let found = format!("it needs the log up to record {needed}, but the log ends at record {last}");
@@ -303,7 +306,9 @@ pub(crate) fn read_log(
 
 /// Bytes of the segments from one on.
 pub(crate) fn log_bytes(dir: &Path, sequence: u64) -> Result<u64, Error> {
-    let needed = segments(&FORMAT, dir)?.into_iter().filter(|first| *first >= sequence);
+    let needed = segments(&FORMAT, dir)?
+        .into_iter()
+        .filter(|first| *first >= sequence);
     let bytes = |first| std::fs::metadata(segment_path(dir, first)).map_or(0, |file| file.len());
     Ok(needed.map(bytes).sum())
 }

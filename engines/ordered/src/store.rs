@@ -140,9 +140,7 @@ impl Store {
         Metric::gauge(
             "millpond_store_checkpoint_failing",
             "1 while the last attempt to write a checkpoint failed: the log grows.",
-            |store: &Store| {
-                store.counted(|counts| f64::from(counts.is_failing.load(Ordering::Relaxed)))
-            },
+            |store: &Store| store.counted(|counts| f64::from(counts.is_failing.load(Ordering::Relaxed))),
         ),
     ];
 
@@ -181,7 +179,14 @@ impl Store {
         let (recovered, recovery) = (read.recovered, read.recovery);
         // The process that made them may have ended before this sync; nothing is shown before it.
         sync_folders(&FORMAT, &*disk, dir)?;
-        let opened = Log::open(&FORMAT, disk.clone(), dir, durability, segment_bytes_max, &recovered);
+        let opened = Log::open(
+            &FORMAT,
+            disk.clone(),
+            dir,
+            durability,
+            segment_bytes_max,
+            &recovered,
+        );
         let mut log = opened?;
         log.sync_every(options.sync_every);
         let index = Arc::new(read.index);

@@ -209,7 +209,11 @@ impl LogFile for FailingFile {
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
-        fail_if(self.disk.count(&self.path, |counts| counts.truncates += 1).fail_truncate)?;
+        fail_if(
+            self.disk
+                .count(&self.path, |counts| counts.truncates += 1)
+                .fail_truncate,
+        )?;
         self.file.truncate(length)
     }
 }

@@ -183,11 +183,7 @@ impl Block {
 }
 
 /// How long a block is that begins so; `left` bytes are there for it.
-pub(crate) fn block_length(
-    head: &[u8; BLOCK_HEAD_BYTES],
-    number: u64,
-    left: u64,
-) -> Result<usize, Fault> {
+pub(crate) fn block_length(head: &[u8; BLOCK_HEAD_BYTES], number: u64, left: u64) -> Result<usize, Fault> {
     check_magic(head, BLOCK_MAGIC)?;
     let length = u32_at(head, 8) as usize;
     let is_possible = (BLOCK_HEAD_BYTES + ENTRY_HEAD_BYTES..=BLOCK_BYTES_MAX).contains(&length);
@@ -275,7 +271,9 @@ fn check_magic(bytes: &[u8], expected: &[u8; 4]) -> Result<(), Fault> {
         return Ok(());
     }
     let (found, expected) = (found.escape_ascii(), expected.escape_ascii());
-    Err(Fault::Unreadable(format!("magic \"{found}\", expected \"{expected}\"")))
+    Err(Fault::Unreadable(format!(
+        "magic \"{found}\", expected \"{expected}\""
+    )))
 }
 
 fn check_crc(written: u32, computed: u32) -> Result<(), Fault> {

@@ -357,7 +357,9 @@ impl Drop for Checkpoints {
     /// Waits for the thread: nobody else may have the folder while it writes.
     fn drop(&mut self) {
         self.meet.stop();
-        let Some(running) = self.running.take() else { return };
+        let Some(running) = self.running.take() else {
+            return;
+        };
         let _ = running.thread.join();
         let written = self.meet.lock().written.take();
         let outcome: Outcome = written.unwrap_or(Err(Error::GivenUp(STOPPED))).map_err(Arc::new);

@@ -12,9 +12,7 @@ use std::thread;
 
 use millpond_wal::Fault;
 
-use super::bytes::{
-    BLOCK_HEAD_BYTES, FOOT_BYTES, Foot, HEAD_BYTES, Head, Held, block_length, read_block,
-};
+use super::bytes::{BLOCK_HEAD_BYTES, FOOT_BYTES, Foot, HEAD_BYTES, Head, Held, block_length, read_block};
 use super::path;
 use crate::Error;
 use crate::recover::Reporter;
@@ -24,6 +22,9 @@ use crate::tree::Content;
 const THREADS_MAX: usize = 8;
 /// Blocks that wait for a thread, for each of them.
 const WAITING: usize = 2;
+
+/// A block, and where it begins in the file.
+type Found = (u64, Vec<u8>);
 
 /// Why a checkpoint cannot be used.
 #[derive(Debug)]
@@ -95,7 +96,10 @@ impl Opened {
             return wrong(8, format!("sequence {}, its name says {sequence}", head.sequence));
         }
         if foot.length != length {
-            return wrong(foot_at, format!("a file of {} bytes announced, {length} found", foot.length));
+            return wrong(
+                foot_at,
+                format!("a file of {} bytes announced, {length} found", foot.length),
+            );
         }
         if foot.last_sequence.saturating_add(1) < sequence || foot.next_version < head.first_version {
             return wrong(foot_at, format!("an end at record {}", foot.last_sequence));
@@ -111,8 +115,10 @@ impl Opened {
 
     /// Reads all blocks, and hands their entries over on several threads.
     pub fn read(mut self, take: impl Fn(Content<'_>) + Sync, reporter: &mut Reporter<'_>) -> Result<(), Bad> {
-        let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
-        let (blocks, waiting) = sync_channel::<(u64, Vec<u8>)>(threads * WAITING);
+        let threads = thread::available_parallelism()
+            .map_or(1, usize::from)
+            .min(THREADS_MAX);
+        let (blocks, waiting) = sync_channel::<Found>(threads * WAITING);
         let (waiting, sum) = (Mutex::new(Some(waiting)), Mutex::new(Ok(Held::default())));
         let read: Result<u64, Bad> = thread::scope(|scope| {
             for _ in 0..threads {
@@ -136,7 +142,10 @@ impl Opened {
         let (end, foot_at) = (read?, self.foot.length - FOOT_BYTES as u64);
         let is_whole = end == foot_at && held.entries == self.foot.entries && held.bytes == self.foot.bytes;
         if !is_whole {
-            let found = format!("{} entries up to offset {end}, {} announced", held.entries, self.foot.entries);
+            let found = format!(
+                "{} entries up to offset {end}, {} announced",
+                held.entries, self.foot.entries
+            );
             return Err(Bad::Fault(foot_at, Fault::Malformed(found)));
         }
         Ok(())
@@ -161,7 +170,7 @@ impl Opened {
 
 /// Takes blocks until there are no more, or one is damaged.
 fn work(
-    waiting: &Mutex<Option<Receiver<(u64, Vec<u8>)>>>,
+    waiting: &Mutex<Option<Receiver<Found>>>,
     sum: &Mutex<Result<Held, Bad>>,
     take: &(impl Fn(Content<'_>) + Sync),
 ) {

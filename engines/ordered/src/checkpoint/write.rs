@@ -118,7 +118,9 @@ pub(super) fn remove_before(disk: &dyn Disk, dir: &Path, sequence: u64) -> Resul
     for file in files {
         match disk.remove(&file) {
             Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(failed(&file, "remove the file, which is not needed any more,")(source));
+                return Err(failed(&file, "remove the file, which is not needed any more,")(
+                    source,
+                ));
             }
             _ => {}
         }

@@ -110,7 +110,10 @@ fn finish(
             }
         };
         let mut verified = verified;
-        verified.checkpoint.iter_mut().for_each(|found| renamed(&mut found.file));
+        verified
+            .checkpoint
+            .iter_mut()
+            .for_each(|found| renamed(&mut found.file));
         Ok(Copied {
             verified,
             files,
@@ -132,7 +135,8 @@ fn sync(dir: &Path) -> io::Result<()> {
 
 fn sync_parent(dir: &Path) -> io::Result<()> {
     let real = dir.canonicalize()?;
-    real.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+    real.parent()
+        .map_or(Ok(()), |parent| File::open(parent)?.sync_all())
 }
 
 /// Copies what a start reads: how many files, and whether the checkpoint is the same file.
@@ -227,6 +231,10 @@ fn is_gone(error: &Error) -> bool {
 
 /// Whether the store has a checkpoint that the copy was begun without, so that files of the copy may be missing.
 fn has_moved(dir: &Path, copy: &Path) -> bool {
-    let newest = |dir| Files::list(dir).ok().and_then(|files| files.finished.first().copied());
+    let newest = |dir| {
+        Files::list(dir)
+            .ok()
+            .and_then(|files| files.finished.first().copied())
+    };
     newest(dir) != newest(copy)
 }

@@ -103,10 +103,46 @@ fn any_flipped_bit_of_a_checkpoint_is_found() {
         std::fs::write(&file, &bytes).unwrap();
         let text = refused(&scratch).to_string();
         assert!(text.starts_with(&file.display().to_string()), "byte {at}: {text}");
-        assert!(text.contains("nothing was changed; the log before it is gone"), "{text}");
+        assert!(
+            text.contains("nothing was changed; the log before it is gone"),
+            "{text}"
+        );
     }
     std::fs::write(&file, &whole).unwrap();
     assert_eq!(contents(&reopen(&scratch).0), made.contents);
+}
+
+#[test]
+fn damage_in_any_of_many_blocks_is_found_by_whichever_thread_reads_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let (store, _) = reopen(&dir);
+    for at in 0..60_u32 {
+        let mut put = millpond_engines_ordered::Put::default();
+        for of in 0..60_u32 {
+            let key = (at * 7919 % 60 * 60 + of).to_be_bytes().to_vec();
+            put.entries.push((key, vec![at as u8; 900 + of as usize]));
+        }
+        store.write_wait(put).unwrap();
+    }
+    // Larger than a block is by itself.
+    store.write_wait(one("large", &"x".repeat(600_000))).unwrap();
+    let checkpoint = store.checkpoint().unwrap();
+    let expected = contents(&store);
+    store.close().unwrap();
+    let (store, recovery) = reopen(&dir);
+    assert!(contents(&store) == expected);
+    assert_eq!(recovery.checkpoint.unwrap().entries, 3601);
+    store.close().unwrap();
+    let whole = std::fs::read(&checkpoint.file).unwrap();
+    assert!(whole.len() > 12 << 18, "{} bytes are too few blocks", whole.len());
+    for at in (100..whole.len()).step_by(whole.len() / 9) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&checkpoint.file, &bytes).unwrap();
+        let text = refused(&dir).to_string();
+        assert!(text.contains("damaged at offset"), "byte {at}: {text}");
+    }
 }
 
 #[test]
@@ -128,7 +164,11 @@ fn an_older_checkpoint_with_its_segments_is_read_in_place_of_a_damaged_one() {
     let (store, recovery) = reopen(&scratch);
     assert_eq!(contents(&store), expected);
     assert_eq!(recovery.records, 1);
-    assert_eq!(files(&scratch).len(), 2, "what it stands for is removed at the start");
+    assert_eq!(
+        files(&scratch).len(),
+        2,
+        "what it stands for is removed at the start"
+    );
     drop(store);
 
     copy(&made.dir, &scratch);
@@ -138,7 +178,10 @@ fn an_older_checkpoint_with_its_segments_is_read_in_place_of_a_damaged_one() {
     opened.set_len(length - 1).unwrap();
     let (store, recovery) = reopen(&scratch);
     assert_eq!(contents(&store), expected);
-    assert_eq!(recovery.checkpoint.clone().unwrap().file.file_name(), made.checkpoint.file_name());
+    assert_eq!(
+        recovery.checkpoint.clone().unwrap().file.file_name(),
+        made.checkpoint.file_name()
+    );
     assert!(recovery.damaged[0].contains(file.to_str().unwrap()), "{recovery}");
     // The next one takes its place.
     store.checkpoint().unwrap();
@@ -149,7 +192,12 @@ fn an_older_checkpoint_with_its_segments_is_read_in_place_of_a_damaged_one() {
 
     // Without the older one's segments there is nothing that could be read.
     copy(&made.dir, &scratch);
-    std::fs::OpenOptions::new().write(true).open(&file).unwrap().set_len(length - 1).unwrap();
+    std::fs::OpenOptions::new()
+        .write(true)
+        .open(&file)
+        .unwrap()
+        .set_len(length - 1)
+        .unwrap();
     std::fs::remove_file(&segments(&scratch)[0]).unwrap();
     match refused(&scratch) {
         Error::Checkpoint { file: named, .. } => assert_eq!(named, file),
@@ -192,15 +240,25 @@ fn change_foot(file: &Path, change: impl FnOnce(&mut [u8])) {
 fn a_log_that_ends_before_what_a_checkpoint_may_show_is_refused() {
     let made = make();
     // The last record is 17: a checkpoint that was finished then may show it.
-    change_foot(&made.checkpoint, |foot| foot[8..16].copy_from_slice(&17u64.to_le_bytes()));
+    change_foot(&made.checkpoint, |foot| {
+        foot[8..16].copy_from_slice(&17u64.to_le_bytes())
+    });
     let scratch = made.parent.path().join("scratch");
     copy(&made.dir, &scratch);
     assert_eq!(contents(&reopen(&scratch).0), made.contents);
     let last = segments(&made.dir).pop().unwrap();
     let length = std::fs::metadata(&last).unwrap().len();
-    std::fs::File::options().write(true).open(&last).unwrap().set_len(length - 1).unwrap();
+    std::fs::File::options()
+        .write(true)
+        .open(&last)
+        .unwrap()
+        .set_len(length - 1)
+        .unwrap();
     let text = refused(&made.dir).to_string();
-    assert!(text.contains("needs the log up to record 17, but the log ends at record 16"), "{text}");
+    assert!(
+        text.contains("needs the log up to record 17, but the log ends at record 16"),
+        "{text}"
+    );
     assert!(text.starts_with(made.checkpoint.to_str().unwrap()), "{text}");
 }
 
@@ -209,17 +267,33 @@ fn a_checkpoint_without_its_segment_is_refused() {
     let made = make();
     std::fs::remove_file(&segments(&made.dir)[0]).unwrap();
     match refused(&made.dir) {
-        Error::Gap { expected: 11, found, .. } => assert!(found > 11),
+        Error::Gap {
+            expected: 11, found, ..
+        } => assert!(found > 11),
         other => panic!("{other}"),
     }
     for file in segments(&made.dir) {
         std::fs::remove_file(file).unwrap();
     }
-    assert!(matches!(refused(&made.dir), Error::Gap { expected: 11, found: 0, .. }));
+    assert!(matches!(
+        refused(&made.dir),
+        Error::Gap {
+            expected: 11,
+            found: 0,
+            ..
+        }
+    ));
     // Nor is a log that begins late taken without one.
     let made = make();
     std::fs::remove_file(&made.checkpoint).unwrap();
-    assert!(matches!(refused(&made.dir), Error::Gap { expected: 1, found: 11, .. }));
+    assert!(matches!(
+        refused(&made.dir),
+        Error::Gap {
+            expected: 1,
+            found: 11,
+            ..
+        }
+    ));
 }
 
 #[test]
@@ -256,7 +330,10 @@ fn unfinished_checkpoints_go_and_newer_ones_are_not_taken_for_damage() {
     bytes[60..64].copy_from_slice(&checksum.to_le_bytes());
     std::fs::write(&made.checkpoint, &bytes).unwrap();
     let text = refused(&made.dir).to_string();
-    assert!(text.contains("checkpoint format 2 at offset 0 is unknown to this build"), "{text}");
+    assert!(
+        text.contains("checkpoint format 2 at offset 0 is unknown to this build"),
+        "{text}"
+    );
 }
 
 /// Makes a log of format 1 of one of format 2.
@@ -302,7 +379,11 @@ fn a_log_of_format_1_goes_on_in_a_segment_of_format_2() {
         copy(&history.dir, &scratch);
         std::fs::write(scratch.join(last.file_name().unwrap()), &whole[..cut]).unwrap();
         let (store, recovery) = reopen(&scratch);
-        assert_eq!(contents(&store), history.states[recovery.records as usize], "cut at {cut}");
+        assert_eq!(
+            contents(&store),
+            history.states[recovery.records as usize],
+            "cut at {cut}"
+        );
         drop(store);
         assert_eq!(reopen(&scratch).1.torn_tail, None);
     }

@@ -57,7 +57,10 @@ fn a_checkpoint_stands_in_place_of_the_log_before_it() {
         assert_eq!(found, (23, 22, 14));
         assert_eq!(
             names(&bed),
-            ["checkpoint-00000000000000000023.mpc", "log-00000000000000000023.mpl"]
+            [
+                "checkpoint-00000000000000000023.mpc",
+                "log-00000000000000000023.mpl"
+            ]
         );
         bed.store.write_wait(removal("k05")).unwrap();
         bed.store.write_wait(one("k06", "later")).unwrap();
@@ -85,11 +88,41 @@ fn a_checkpoint_stands_in_place_of_the_log_before_it() {
 #[test]
 fn a_checkpoint_that_fails_changes_nothing() {
     let plans = [
-        ("create the checkpoint", Plan { fail_create: true, ..Plan::default() }),
-        ("write the checkpoint", Plan { bytes_left: Some(0), ..Plan::default() }),
-        ("write the checkpoint", Plan { bytes_left: Some(70), ..Plan::default() }),
-        ("sync the checkpoint", Plan { fail_sync: true, ..Plan::default() }),
-        ("give the checkpoint its name", Plan { fail_rename: true, ..Plan::default() }),
+        (
+            "create the checkpoint",
+            Plan {
+                fail_create: true,
+                ..Plan::default()
+            },
+        ),
+        (
+            "write the checkpoint",
+            Plan {
+                bytes_left: Some(0),
+                ..Plan::default()
+            },
+        ),
+        (
+            "write the checkpoint",
+            Plan {
+                bytes_left: Some(70),
+                ..Plan::default()
+            },
+        ),
+        (
+            "sync the checkpoint",
+            Plan {
+                fail_sync: true,
+                ..Plan::default()
+            },
+        ),
+        (
+            "give the checkpoint its name",
+            Plan {
+                fail_rename: true,
+                ..Plan::default()
+            },
+        ),
     ];
     for (action, plan) in plans {
         let bed = Bed::new(Options::default());
@@ -103,7 +136,10 @@ fn a_checkpoint_that_fails_changes_nothing() {
             assert!(error.contains(&format!("cannot {action}")), "{error}");
             assert!(error.contains("the log is kept whole"), "{error}");
         }
-        let failing = |bed: &Bed| bed.store.counted(|counts| counts.is_failing.load(Ordering::Relaxed).into());
+        let failing = |bed: &Bed| {
+            bed.store
+                .counted(|counts| counts.is_failing.load(Ordering::Relaxed).into())
+        };
         assert_eq!(failing(&bed), 1.0);
         bed.store.write_wait(one("b", "2")).unwrap();
         assert_eq!(
@@ -137,7 +173,10 @@ fn files_that_cannot_be_removed_go_with_the_next_checkpoint() {
     bed.store.checkpoint().unwrap();
     assert_eq!(
         names(&bed),
-        ["checkpoint-00000000000000000003.mpc", "log-00000000000000000003.mpl"]
+        [
+            "checkpoint-00000000000000000003.mpc",
+            "log-00000000000000000003.mpl"
+        ]
     );
 }
 
@@ -148,7 +187,10 @@ fn a_checkpoint_is_written_when_the_log_has_grown() {
         durability: Durability::Logged,
         ..Options::default()
     });
-    let checkpoint_bytes = || bed.store.counted(|counts| counts.bytes.load(Ordering::Relaxed) as f64);
+    let checkpoint_bytes = || {
+        bed.store
+            .counted(|counts| counts.bytes.load(Ordering::Relaxed) as f64)
+    };
     // The log grows, and what it leaves does not.
     for _ in 0..40 {
         bed.store.write_wait(one("k", "value")).unwrap();
@@ -174,7 +216,13 @@ fn a_store_that_is_closed_or_has_no_log_writes_no_checkpoint() {
         "the checkpoint was given up: the store is closed"
     );
     let memory = Store::in_memory(Options::default());
-    assert!(memory.checkpoint().unwrap_err().to_string().contains("without a log"));
+    assert!(
+        memory
+            .checkpoint()
+            .unwrap_err()
+            .to_string()
+            .contains("without a log")
+    );
 }
 
 #[test]
@@ -196,7 +244,10 @@ fn a_store_that_is_closed_meanwhile_leaves_no_part_of_a_checkpoint() {
     bed.store.clone().close().unwrap();
     let is_written = asked.join().unwrap().is_ok();
     let finished = names(&bed).iter().filter(|name| name.ends_with(".mpc")).count();
-    let unfinished = names(&bed).iter().filter(|name| name.ends_with(".unfinished")).count();
+    let unfinished = names(&bed)
+        .iter()
+        .filter(|name| name.ends_with(".unfinished"))
+        .count();
     assert_eq!((finished == 1, unfinished), (is_written, 0));
     let expected = contents(&bed.store);
     let (_, store, _, _parent) = bed.reopen();
@@ -222,18 +273,30 @@ fn checkpoints_beside_writers_lose_and_revive_nothing() {
                 let key = |at: u64| format!("k{:03}", (random >> (at * 8)) % 700).into_bytes();
                 let value = format!("{random}").repeat((random % 20) as usize).into_bytes();
                 let operation = |at| match (random >> at) % 4 {
-                    0 => Operation::Remove { key: key(at), if_version: None },
-                    1 => Operation::Increment { key: format!("sum{number}").into_bytes(), by: 1, ttl_ms: None },
+                    0 => Operation::Remove {
+                        key: key(at),
+                        if_version: None,
+                    },
+                    1 => Operation::Increment {
+                        key: format!("sum{number}").into_bytes(),
+                        by: 1,
+                        ttl_ms: None,
+                    },
                     _ => Operation::Put {
                         key: key(at),
                         value: value.clone(),
                         if_version: None,
                         if_absent: false,
-                        ttl_ms: (random % 3 == 0).then_some(1_000_000_000),
+                        ttl_ms: random.is_multiple_of(3).then_some(1_000_000_000),
                     },
                 };
                 let operations = (0..1 + random % 5).map(operation).collect();
-                store.write_wait(Batch { operations, read_bytes_max: 0 }).unwrap();
+                store
+                    .write_wait(Batch {
+                        operations,
+                        read_bytes_max: 0,
+                    })
+                    .unwrap();
             }
         }
     };
@@ -251,5 +314,8 @@ fn checkpoints_beside_writers_lose_and_revive_nothing() {
     let (_, store, recovery, _parent) = bed.reopen();
     assert!(recovery.checkpoint.is_some());
     assert!(contents(&store) == expected);
-    assert_eq!((store.memory_bytes(), store.handle.index.expiring()), (bytes, expiring));
+    assert_eq!(
+        (store.memory_bytes(), store.handle.index.expiring()),
+        (bytes, expiring)
+    );
 }

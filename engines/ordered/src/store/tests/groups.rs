@@ -279,10 +279,7 @@ fn damaged_group(damage: impl Fn(&mut Vec<u8>, [usize; 4])) -> Result<(Vec<Strin
     let file = millpond_wal::segment_path(&dir, 1);
     let mut bytes = std::fs::read(&file).unwrap();
     let record = put_record_bytes(&one("a", "0"));
-    damage(
-        &mut bytes,
-        [0, 1, 2, 3].map(|i| HEADER_BYTES + i * record),
-    );
+    damage(&mut bytes, [0, 1, 2, 3].map(|i| HEADER_BYTES + i * record));
     std::fs::write(&file, bytes).unwrap();
     let (store, recovery) = Store::open(&dir, Options::default())?;
     Ok((contents(&store), recovery))

@@ -43,10 +43,7 @@ fn a_segment_that_is_full_ends_with_its_last_group() {
     }
     let record = put_record_bytes(&one("key", "value"));
     let groups = (300 - HEADER_BYTES) / record * record;
-    assert_eq!(
-        fs::metadata(first).unwrap().len(),
-        (HEADER_BYTES + groups) as u64
-    );
+    assert_eq!(fs::metadata(first).unwrap().len(), (HEADER_BYTES + groups) as u64);
 }
 
 /// Its process ends there, whole groups and zeros behind them, or a group that was torn.
