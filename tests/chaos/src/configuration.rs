@@ -25,6 +25,8 @@ const FRAME_BYTES_MAX: u64 = 1 << 20;
 const UNFINISHED_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of a segment of the store's log: a few dozen puts, so that a kill meets the change from one to the next often.
 pub const SEGMENT_BYTES_MAX: u64 = 64 << 10;
+/// Bytes of the store's log after which a checkpoint is written, as far as its entries take less: it is met by kills too.
+const CHECKPOINT_LOG_BYTES: u64 = 128 << 10;
 /// Far more than the fresh rows of a life take: no upsert is to be refused for want of memory.
 const FRESH_BYTES_MAX: u64 = 4 << 20;
 /// How long the rest of a request may take.
@@ -60,6 +62,7 @@ pub fn write(folder: &Path, authority: &Authority, durability: Option<&str>) -> 
         let _ = write!(
             config,
             "[ordered.events]\npath = \"store/events\"\nsegment_bytes_max = {SEGMENT_BYTES_MAX}\n\
+             checkpoint_log_bytes = {CHECKPOINT_LOG_BYTES}\n\
              [features.{fresh}]\npath = \"{TABLES}/{fresh}\"\n[features.{fresh}.overlay]\npath = \"{log}\"\n\
              durability = \"{durability}\"\nbytes_max = {FRESH_BYTES_MAX}\nsegment_bytes_max = {SEGMENT_BYTES_MAX}\n",
             fresh = fresh::NAME,

@@ -23,6 +23,9 @@ const THREADS_MAX: usize = 8;
 /// Blocks that wait for a thread, for each of them.
 const WAITING: usize = 2;
 
+/// A block, and where it begins in the file.
+type Found = (u64, Vec<u8>);
+
 /// Why a checkpoint cannot be used.
 #[derive(Debug)]
 pub(crate) enum Bad {
@@ -115,7 +118,7 @@ impl Opened {
         let threads = thread::available_parallelism()
             .map_or(1, usize::from)
             .min(THREADS_MAX);
-        let (blocks, waiting) = sync_channel::<(u64, Vec<u8>)>(threads * WAITING);
+        let (blocks, waiting) = sync_channel::<Found>(threads * WAITING);
         let (waiting, sum) = (Mutex::new(Some(waiting)), Mutex::new(Ok(Held::default())));
         let read: Result<u64, Bad> = thread::scope(|scope| {
             for _ in 0..threads {
@@ -167,7 +170,7 @@ impl Opened {
 
 /// Takes blocks until there are no more, or one is damaged.
 fn work(
-    waiting: &Mutex<Option<Receiver<(u64, Vec<u8>)>>>,
+    waiting: &Mutex<Option<Receiver<Found>>>,
     sum: &Mutex<Result<Held, Bad>>,
     take: &(impl Fn(Content<'_>) + Sync),
 ) {

@@ -113,6 +113,39 @@ fn any_flipped_bit_of_a_checkpoint_is_found() {
 }
 
 #[test]
+fn damage_in_any_of_many_blocks_is_found_by_whichever_thread_reads_it() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    let (store, _) = reopen(&dir);
+    for at in 0..60_u32 {
+        let mut put = millpond_engines_ordered::Put::default();
+        for of in 0..60_u32 {
+            let key = (at * 7919 % 60 * 60 + of).to_be_bytes().to_vec();
+            put.entries.push((key, vec![at as u8; 900 + of as usize]));
+        }
+        store.write_wait(put).unwrap();
+    }
+    // Larger than a block is by itself.
+    store.write_wait(one("large", &"x".repeat(600_000))).unwrap();
+    let checkpoint = store.checkpoint().unwrap();
+    let expected = contents(&store);
+    store.close().unwrap();
+    let (store, recovery) = reopen(&dir);
+    assert!(contents(&store) == expected);
+    assert_eq!(recovery.checkpoint.unwrap().entries, 3601);
+    store.close().unwrap();
+    let whole = std::fs::read(&checkpoint.file).unwrap();
+    assert!(whole.len() > 12 << 18, "{} bytes are too few blocks", whole.len());
+    for at in (100..whole.len()).step_by(whole.len() / 9) {
+        let mut bytes = whole.clone();
+        bytes[at] ^= 1;
+        std::fs::write(&checkpoint.file, &bytes).unwrap();
+        let text = refused(&dir).to_string();
+        assert!(text.contains("damaged at offset"), "byte {at}: {text}");
+    }
+}
+
+#[test]
 fn an_older_checkpoint_with_its_segments_is_read_in_place_of_a_damaged_one() {
     let made = make();
     let older = made.parent.path().join("older");

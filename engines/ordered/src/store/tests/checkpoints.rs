@@ -289,7 +289,7 @@ fn checkpoints_beside_writers_lose_and_revive_nothing() {
                         if_absent: false,
                         if_present: false,
                         keep_ttl: false,
-                        ttl_ms: (random % 3 == 0).then_some(1_000_000_000),
+                        ttl_ms: random.is_multiple_of(3).then_some(1_000_000_000),
                     },
                 };
                 let operations = (0..1 + random % 5).map(operation).collect();

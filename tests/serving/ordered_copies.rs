@@ -1,0 +1,277 @@
+//! `millpond ordered …`: dump, load, verify, backup and restore, beside servers and without.
+
+use crate::harness::{Http, Millpond, millpond, r1_folder};
+use serde_json::{Value, json};
+use std::path::Path;
+use std::process::{Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// Runs `millpond ordered` with these.
+fn ordered(arguments: &[&str], paths: &[&Path]) -> Output {
+    let mut command = millpond();
+    command.arg("ordered").args(arguments).args(paths);
+    command.output().unwrap()
+}
+
+fn done(output: &Output) -> String {
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+fn failed(output: &Output) -> String {
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The lines of a dump.
+fn dump(dir: &Path) -> Vec<Value> {
+    let text = done(&ordered(&["dump"], &[dir]));
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+fn files(dir: &Path, end: &str) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut files: Vec<_> = entries
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.to_string_lossy().ends_with(end))
+        .collect();
+    files.sort();
+    files
+}
+
+#[test]
+fn backups_of_a_store_that_is_written_have_all_that_was_acknowledged() {
+    let folder = r1_folder();
+    let store = folder.path().join("events");
+    let server = Millpond::start(
+        folder.path(),
+        &[
+            "ordered.events.checkpoint_log_bytes=20000",
+            "ordered.events.segment_bytes_max=8000",
+            "ordered.events.durability=\"logged\"",
+        ],
+    );
+    let (is_over, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let writer = {
+        let (is_over, acknowledged, addr) = (is_over.clone(), acknowledged.clone(), server.addr.clone());
+        std::thread::spawn(move || {
+            let mut http = Http::connect(&addr);
+            let mut at = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                at += 1;
+                // Both or none; of the first key there is one entry, so that the log grows by more than the store.
+                let entries = [
+                    ["last".to_owned(), at.to_string()],
+                    [format!("k{}", at % 50), at.to_string()],
+                ];
+                let (status, answer) = http.call("ordered.put", &json!({"entries": entries}));
+                assert_eq!(status, 200, "{answer}");
+                acknowledged.store(at, Ordering::Relaxed);
+            }
+        })
+    };
+    server.wait_for("millpond_store_checkpoint_bytes{store=\"events\"}", |bytes| {
+        bytes > 0
+    });
+    let mut last_found = 0;
+    for round in 0..8 {
+        let before = acknowledged.load(Ordering::Relaxed);
+        let (backup, restored) = (
+            folder.path().join(format!("backup{round}")),
+            folder.path().join(format!("restored{round}")),
+        );
+        let arguments: &[&str] = if round % 2 == 0 {
+            &["backup"]
+        } else {
+            &["backup", "--copy"]
+        };
+        let said = done(&ordered(arguments, &[&store, &backup]));
+        assert_eq!(said.contains("is the same file"), round % 2 == 0, "{said}");
+        assert!(done(&ordered(&["verify"], &[&backup])).contains("sound"));
+        done(&ordered(&["restore"], &[&backup, &restored]));
+        let lines = dump(&restored);
+        assert_eq!(lines, dump(&backup));
+        // What each key holds at the last write that the copy has.
+        let value = |key: &str| -> Option<u64> {
+            let line = lines.iter().find(|line| line["key_base64"] == base64(key))?;
+            Some(text(&line["value_base64"]).parse().unwrap())
+        };
+        let found = value("last").unwrap();
+        assert!(
+            found >= before.max(last_found),
+            "{found}, {before} were acknowledged"
+        );
+        for key in 0..50 {
+            let expected = (1..=found).rev().take(50).find(|at| at % 50 == key);
+            assert_eq!(value(&format!("k{key}")), expected, "k{key} at {found}");
+        }
+        last_found = found;
+    }
+    is_over.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    assert!(server.terminate().success());
+    // The server's own folder is what its last acknowledgement says.
+    let lines = dump(&store);
+    let last = lines
+        .iter()
+        .find(|line| line["key_base64"] == base64("last"))
+        .unwrap();
+    assert_eq!(
+        text(&last["value_base64"]),
+        acknowledged.load(Ordering::Relaxed).to_string()
+    );
+    // A server takes a restored folder.
+    std::fs::remove_dir_all(&store).unwrap();
+    std::fs::rename(folder.path().join("restored7"), &store).unwrap();
+    let server = Millpond::start(folder.path(), &[]);
+    let (_, answer) = server.call("ordered.get", &json!({"keys": ["last"]}));
+    assert_eq!(answer["values"][0], json!(last_found.to_string().as_bytes()));
+}
+
+fn base64(text: &str) -> Value {
+    use base64::Engine as _;
+    json!(base64::engine::general_purpose::STANDARD.encode(text))
+}
+
+fn text(value: &Value) -> String {
+    use base64::Engine as _;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(value.as_str().unwrap());
+    String::from_utf8(bytes.unwrap()).unwrap()
+}
+
+#[test]
+fn a_dump_loads_into_another_store() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other, lines) = (
+        folder.path().join("one"),
+        folder.path().join("other"),
+        folder.path().join("lines"),
+    );
+    std::fs::write(
+        &lines,
+        "{\"key_base64\": \"/wA=\", \"value_base64\": \"AAECAw==\"}\n\
+         {\"key\": \"text\", \"value\": \"é\", \"expires_ms\": 99999999999999}\n\
+         {\"key\": \"gone\", \"value\": \"x\", \"expires_ms\": 5}\n\
+         {\"key\": \"empty\", \"value\": \"\", \"version\": 77}\n",
+    )
+    .unwrap();
+    let said = done(&ordered(&["load"], &[&one, &lines]));
+    assert!(
+        said.contains("3 entries loaded") && said.contains("(1 more have expired)"),
+        "{said}"
+    );
+    let dumped = ordered(&["dump"], &[&one]);
+    let found = dump(&one);
+    let keys: Vec<&Value> = found.iter().map(|line| &line["key_base64"]).collect();
+    assert_eq!(keys, [&base64("empty"), &base64("text"), &json!("/wA=")]);
+    assert_eq!(found[2]["value_base64"], "AAECAw==");
+    let expires_ms = found[1]["expires_ms"].as_u64().unwrap();
+    assert!(
+        (99_999_990_000_000..100_000_060_000_000).contains(&expires_ms),
+        "{expires_ms}"
+    );
+    // By a pipe, as the help says.
+    let mut command = millpond();
+    command
+        .args(["ordered", "load"])
+        .arg(&other)
+        .stdin(Stdio::piped());
+    let mut loading = command.stdout(Stdio::piped()).spawn().unwrap();
+    std::io::Write::write_all(&mut loading.stdin.take().unwrap(), &dumped.stdout).unwrap();
+    assert!(loading.wait().unwrap().success());
+    let strip = |mut lines: Vec<Value>| {
+        for line in &mut lines {
+            let line = line.as_object_mut().unwrap();
+            line.remove("version");
+            line.remove("expires_ms");
+        }
+        lines
+    };
+    assert_eq!(strip(dump(&other)), strip(found));
+
+    for (line, expected) in [
+        (
+            "{\"key\": \"a\"}",
+            "line 1: expected one of value and value_base64",
+        ),
+        (
+            "{\"key_base64\": \"?\", \"value\": \"\"}",
+            "line 1: key_base64 is not base64",
+        ),
+        (
+            "{\"key\": \"a\", \"key_base64\": \"YQ==\", \"value\": \"\"}",
+            "expected one of key and key_base64",
+        ),
+        ("{\"kye\": \"a\"}", "unknown field `kye`"),
+    ] {
+        std::fs::write(&lines, line).unwrap();
+        let said = failed(&ordered(&["load"], &[&one, &lines]));
+        assert!(said.contains(expected), "{said}");
+    }
+}
+
+#[test]
+fn what_is_damaged_held_or_in_the_way_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (store, backup, lines) = (
+        folder.path().join("store"),
+        folder.path().join("backup"),
+        folder.path().join("lines"),
+    );
+    std::fs::write(
+        &lines,
+        "{\"key\": \"a\", \"value\": \"1\"}\n{\"key\": \"b\", \"value\": \"2\"}\n",
+    )
+    .unwrap();
+    done(&ordered(&["load"], &[&store, &lines]));
+    done(&ordered(&["load"], &[&store, &lines]));
+    done(&ordered(&["backup"], &[&store, &backup]));
+    let said = failed(&ordered(&["backup"], &[&store, &backup]));
+    assert!(said.contains("it is there and not empty"), "{said}");
+    let said = failed(&ordered(&["restore"], &[&backup, &store]));
+    assert!(said.contains("it is there and not empty"), "{said}");
+    let said = failed(&ordered(&["verify"], &[&folder.path().join("none")]));
+    assert!(said.contains("no such folder"), "{said}");
+    let nothing = folder.path().join("nothing");
+    std::fs::create_dir(&nothing).unwrap();
+    for command in ["verify", "dump"] {
+        let said = failed(&ordered(&[command], &[&nothing]));
+        assert!(said.contains("there is no segment of a log in it"), "{said}");
+    }
+
+    // The first record is no torn tail.
+    let segment = files(&backup, ".mpl").remove(0);
+    let mut bytes = std::fs::read(&segment).unwrap();
+    bytes[64 + 30] ^= 1;
+    std::fs::write(&segment, &bytes).unwrap();
+    let target = folder.path().join("target");
+    for said in [
+        failed(&ordered(&["verify"], &[&backup])),
+        failed(&ordered(&["restore"], &[&backup, &target])),
+        failed(&ordered(&["backup"], &[&backup, &target])),
+        failed(&ordered(&["dump"], &[&backup])),
+    ] {
+        assert!(said.contains("damaged record at offset 64"), "{said}");
+    }
+    assert!(!target.exists() && !folder.path().join("target.unfinished").exists());
+    assert_eq!(std::fs::read(&segment).unwrap(), bytes, "nothing was changed");
+}
+
+#[test]
+fn a_store_that_a_server_has_is_backed_up_and_not_dumped() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    server.call("ordered.put", &json!({"entries": [["a", "1"]]}));
+    let store = folder.path().join("events");
+    for command in ["verify", "dump"] {
+        let said = failed(&ordered(&[command], &[&store]));
+        assert!(said.contains("already open elsewhere"), "{said}");
+    }
+    let backup = folder.path().join("backup");
+    done(&ordered(&["backup"], &[&store, &backup]));
+    assert_eq!(dump(&backup).len(), 1);
+    drop(server);
+}
