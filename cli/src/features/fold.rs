@@ -45,6 +45,7 @@ pub(crate) struct Fold {
 
 /// What was written, for people.
 pub(crate) fn folded(arguments: Fold) -> anyhow::Result<String> {
+    super::clear_abandoned(&arguments.table);
     let held = arguments.share.held()?;
     let wanted = Wanted {
         log: &arguments.log,

@@ -44,7 +44,7 @@ pub use fold::fold;
 pub use held::Held;
 pub use input::{Format, Given, Source, Stream};
 pub use inspect::{Inspection, inspect, verify};
-pub use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary};
+pub use millpond_engines_features::write::{Abandoned, Duplicates, MEMORY_BYTES, Summary, remove_abandoned};
 pub use millpond_engines_features::{
     Active, Described, Fold, FoldVersion, Folded, Keys, NodeShare, NotFinite, Numbers, ShardInfo,
     activate_at_start, delete_at_start, describe_versions, roll_back_at_start, version_at_start,
