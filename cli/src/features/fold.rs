@@ -71,8 +71,12 @@ pub(crate) fn folded(arguments: Fold) -> anyhow::Result<String> {
         FoldVersion::Had(version) => had(&arguments.table, version),
         FoldVersion::NothingNew { base, keys_left } => {
             let old = arguments.ttl_ms.map_or("", |_| " and is not older than --ttl-ms");
+            let last = match keys_left {
+                0 => "",
+                _ => " (what was written last is left to the next fold)",
+            };
             format!(
-                "nothing to fold, and no version was written: version {base} has all that can be folded{old}\n{}",
+                "nothing to fold, and no version was written: version {base} has all that can be folded{old}{last}\n{}",
                 left(keys_left)
             )
         }
