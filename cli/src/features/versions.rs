@@ -144,7 +144,6 @@ pub(crate) fn activate(arguments: &Activate) -> anyhow::Result<()> {
         Some(told) => told,
         None => {
             let folder = folder(&arguments.table)?;
-            check_opens(folder, arguments.version)?;
             at_start(activate_at_start(folder, arguments.version)?)
         }
     };
@@ -155,7 +154,10 @@ pub(crate) fn activate(arguments: &Activate) -> anyhow::Result<()> {
 pub(crate) fn roll_back(place: &Place) -> anyhow::Result<()> {
     let told = match place.at.ask::<FeaturesRollback>(json!({"table": place.table}))? {
         Some(told) => told,
-        None => at_start(roll_back_at_start(folder(&place.table)?)?),
+        None => {
+            let folder = folder(&place.table)?;
+            at_start(roll_back_at_start(folder)?)
+        }
     };
     crate::print(&told);
     Ok(())
@@ -197,7 +199,7 @@ fn listed(table_dir: &Path) -> anyhow::Result<String> {
         match info {
             Ok(info) => {
                 let shown = shown(version, info.rows, info.bytes, info.base, &info.source) + active;
-                match check_opens(table_dir, Some(version)) {
+                match check_opens(table_dir, version) {
                     Ok(()) => shown,
                     Err(error) => format!("{shown}, does not open: {error}"),
                 }
@@ -221,7 +223,10 @@ fn told(answer: &Answer<'_>) -> String {
             false => "",
         };
         match &version.problem {
-            Some(problem) => format!("{}: {problem}{state}", version.version),
+            Some(problem) if version.rows == 0 && version.bytes == 0 => {
+                format!("{}: {problem}{state}", version.version)
+            }
+            Some(problem) => format!("{figures}{state}, does not open: {problem}"),
             None => figures + state,
         }
     };

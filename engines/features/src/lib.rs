@@ -116,6 +116,6 @@ pub use source::Source;
 pub use table::{LAYERS_MAX, ShardInfo, Table};
 pub use varying::FoundRows;
 pub use versions::{
-    Described, VersionInfo, delete_version, describe_version, describe_versions, folder as version_name,
-    number as version_number, version_dir, version_infos, versions,
+    Described, VersionInfo, check_opens, delete_version, describe_version, describe_versions,
+    folder as version_name, number as version_number, version_dir, version_infos, versions,
 };

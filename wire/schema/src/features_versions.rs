@@ -45,7 +45,7 @@ schema! {
         source: Optional<Text>,
         /// Whether it is open: at_version and features.rollback need no files.
         held: Bool,
-        /// Why it cannot be read; the other figures are 0 then.
+        /// Why a start could not open it; the other figures are 0 where its manifest cannot be read.
         problem: Optional<Text>,
     }
 }

@@ -47,7 +47,7 @@ pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::write::{Abandoned, Duplicates, MEMORY_BYTES, Summary, remove_abandoned};
 pub use millpond_engines_features::{
     Active, Described, Fold, FoldVersion, Folded, Keys, NodeShare, NotFinite, Numbers, ShardInfo,
-    activate_at_start, delete_at_start, describe_versions, roll_back_at_start, version_at_start,
+    check_opens, delete_at_start, describe_versions, version_at_start,
 };
 pub use random::{RandomOptions, random};
 
@@ -68,13 +68,27 @@ pub fn compact(
     Ok(folded?)
 }
 
-/// Opens a version as a start does, the highest unless one is named, and lets it go: manifest, lengths and headers are read.
+/// Says that a start is to serve another version, the highest when left out, once its files were looked at as a start opens them.
 ///
 /// # Errors
-/// [`Error::Table`] as the engine says it.
-pub fn check_opens(table_dir: &Path, version: Option<u64>) -> Result<(), Error> {
-    Table::open_version(table_dir, version)?;
-    Ok(())
+/// [`Error::Table`] as the engine says it; nothing has changed then.
+pub fn activate_at_start(table_dir: &Path, version: Option<u64>) -> Result<Active, Error> {
+    let highest = || features::versions(table_dir).map(|there| there.last().copied());
+    if let Some(version) = version.map_or_else(highest, |version| Ok(Some(version)))? {
+        check_opens(table_dir, version)?;
+    }
+    Ok(features::activate_at_start(table_dir, version)?)
+}
+
+/// Says that a start is to serve what was served before the last switch, once its files were looked at as a start opens them.
+///
+/// # Errors
+/// [`Error::Table`] as the engine says it; nothing has changed then.
+pub fn roll_back_at_start(table_dir: &Path) -> Result<Active, Error> {
+    if let Some(before) = Active::read(table_dir)?.and_then(|active| active.before) {
+        check_opens(table_dir, before)?;
+    }
+    Ok(features::roll_back_at_start(table_dir)?)
 }
 
 fn next_version(table_dir: &Path) -> Result<u64, Error> {
