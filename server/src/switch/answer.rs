@@ -63,6 +63,7 @@ pub(super) fn answer(
         before: past.before,
         persistent: why_not.is_none(),
         why_not: why_not.map(Into::into),
+        warning: catalog.hidden(table).map(|hidden| hidden.to_string().into()),
         versions,
     })
 }

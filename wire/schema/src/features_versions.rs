@@ -23,6 +23,8 @@ schema! {
         persistent: Bool,
         /// Why it does not.
         why_not: Optional<Text>,
+        /// What lookups do not see of the upserts, because they were folded into another version, and how to have it back.
+        warning: Optional<Text>,
         /// Those in the table's folder, and those that are open.
         versions: List<Version<'static>>,
     }

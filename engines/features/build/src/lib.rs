@@ -46,7 +46,7 @@ pub use input::{Format, Given, Source, Stream};
 pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::write::{Abandoned, Duplicates, MEMORY_BYTES, Summary, remove_abandoned};
 pub use millpond_engines_features::{
-    Active, Described, Fold, FoldVersion, Folded, Keys, NodeShare, NotFinite, Numbers, ShardInfo,
+    Active, Described, Fold, FoldVersion, Folded, Hidden, Keys, NodeShare, NotFinite, Numbers, ShardInfo,
     check_opens, delete_at_start, describe_versions, version_at_start,
 };
 pub use random::{RandomOptions, random};
@@ -89,6 +89,18 @@ pub fn roll_back_at_start(table_dir: &Path) -> Result<Active, Error> {
         check_opens(table_dir, before)?;
     }
     Ok(features::roll_back_at_start(table_dir)?)
+}
+
+/// What a start would not show of the upserts that were folded into other versions, if anything. Whether a log still has them is not
+/// looked at: of a version that ever served it is taken to have none.
+///
+/// # Errors
+/// [`Error::Table`] as the engine says it.
+pub fn hidden_at_start(table_dir: &Path) -> Result<Option<Hidden>, Error> {
+    let version = version_at_start(table_dir)?;
+    let served_max = Active::read(table_dir)?.map_or(version, |active| active.highest);
+    let table = Table::open_version(table_dir, Some(version))?;
+    Ok(features::hidden_by(&table, None, served_max))
 }
 
 fn next_version(table_dir: &Path) -> Result<u64, Error> {

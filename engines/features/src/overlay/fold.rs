@@ -10,6 +10,7 @@ use std::time::Duration;
 use millpond_wal::{Clock, is_held, sync_segments};
 
 use super::folded::Folded;
+use super::hidden::version_with;
 use super::index::Entry;
 use super::is_old;
 use super::owner;
@@ -108,10 +109,18 @@ pub fn fold(
     }
     let is_in = if fold.is_rebuilt { folded } else { known };
     if !is_in.covers(found.folded) {
+        let wanted = Folded {
+            history: folded.history,
+            ..found.folded
+        };
+        let onto = match version_with(table_dir, wanted) {
+            Some(version) => format!("fold onto version {version}, which has them (--base {version})"),
+            None => "restore a version that has them, and fold onto that".to_owned(),
+        };
         return Err(problem(
             fold,
             format!(
-                "its rows up to {} are in a version, and version {} has them up to {}: fold onto the version that has them all",
+                "its rows up to {} are in a version, and version {} has them up to {}: {onto}",
                 described(found.folded),
                 base.version(),
                 described(known)
