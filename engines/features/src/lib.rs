@@ -97,7 +97,7 @@ pub mod write;
 pub use active::{
     Active, activate_at_start, delete_at_start, delete_unused_version, roll_back_at_start, version_at_start,
 };
-pub use counts::Begun;
+pub use counts::LookupStart;
 pub use error::Error;
 pub use hash::text_key;
 pub use lookup::Pool;

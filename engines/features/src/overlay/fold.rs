@@ -17,7 +17,7 @@ use super::owner;
 use super::record::{FORMAT, layout_of};
 use super::recovered::{Found, random_history};
 use crate::error::Error;
-use crate::layer::Said;
+use crate::layer::LayerEntry;
 use crate::table::Table;
 use crate::versions::versions;
 use crate::write::{Summary, Writer};
@@ -230,12 +230,12 @@ fn has_same(version: &Table, entries: &[Entry]) -> bool {
     let mut found: u64 = 0;
     let is_same = entries.iter().all(|entry| {
         let said = layer.find(entry.key);
-        found += u64::from(!matches!(said, Said::Nothing));
+        found += u64::from(!matches!(said, LayerEntry::Nothing));
         match (&entry.row, said) {
-            (Some(row), Said::Row(said)) => **row == *said,
+            (Some(row), LayerEntry::Row(said)) => **row == *said,
             // Of a key that the base does not have nothing is written.
-            (None, Said::Removed) => true,
-            (None, Said::Nothing) => !version.contains(entry.key),
+            (None, LayerEntry::Removed) => true,
+            (None, LayerEntry::Nothing) => !version.contains(entry.key),
             _ => false,
         }
     });

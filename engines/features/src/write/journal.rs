@@ -35,14 +35,14 @@ pub struct Position {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Line {
-    Begun(Begun),
+    Begun(BuildStart),
     Read(ReadUpTo),
     Shard(WholeShard),
 }
 
 /// What is built from what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Begun {
+pub(super) struct BuildStart {
     format: u32,
     /// Two builds of which this is the same give the same version.
     pub(super) identity: String,
@@ -87,7 +87,7 @@ pub(super) struct WholeShard {
 /// What the writer before has left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Left {
-    pub(super) begun: Begun,
+    pub(super) begun: BuildStart,
     /// The last that was said of the rows.
     pub(super) read: Option<ReadUpTo>,
     pub(super) shards: Vec<WholeShard>,
@@ -124,7 +124,7 @@ impl Journal {
     /// Says what is built from what: from here on a later writer can go on.
     pub(super) fn begin(&mut self, identity: &str, created_unix_s: u64) -> Result<(), Error> {
         self.has_begun = true;
-        self.append(&Line::Begun(Begun {
+        self.append(&Line::Begun(BuildStart {
             format: FORMAT,
             identity: identity.to_owned(),
             created_unix_s,
@@ -318,7 +318,7 @@ mod tests {
             let reads = [None, Some(read(3)), Some(read(5)), Some(read(5)), Some(read(5))];
             let shards = [shard(1), shard(0)];
             (lines_whole > 0).then(|| Left {
-                begun: Begun {
+                begun: BuildStart {
                     format: FORMAT,
                     identity: "films".to_owned(),
                     created_unix_s: 7,

@@ -3,7 +3,7 @@
 use millpond_wal::Work as _;
 
 use super::super::index::Entry;
-use super::super::record::{FORMAT, Said, Written};
+use super::super::record::{FORMAT, LogRecord, Written};
 use super::super::seed::fixed;
 use super::super::upsert::Job;
 use super::*;
@@ -19,7 +19,7 @@ fn a_log_that_failed_is_written_no_more() {
     let mut log = Log::open(&FORMAT, shared, dir.path(), Durability::Synced, 300, &begun).unwrap();
     let keys = [7; 160];
     let upsert = Written {
-        said: Said::Upsert {
+        said: LogRecord::Upsert {
             time_ms: 1,
             stamp: Stamp::default(),
             layout: 1,
@@ -37,7 +37,7 @@ fn a_log_that_failed_is_written_no_more() {
     assert!(log.append(&[&upsert]).is_err(), "the next segment is in doubt");
     disk.plan(Plan::default());
     let expired = Written {
-        said: Said::Expired {
+        said: LogRecord::Expired {
             time_ms: 2,
             written_ms: 1,
         },
