@@ -21,6 +21,7 @@ mod serving {
     mod duplex;
     pub(crate) mod failing_disk;
     mod fold_commands;
+    mod hidden_folds;
     mod infer;
     mod killed_folds;
     mod logging;

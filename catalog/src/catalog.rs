@@ -6,7 +6,7 @@
 use crate::versions::{self, Served};
 use crate::{Error, ModelSection, Past, Sections, Serving, StoreFailures};
 use millpond_engines_batcher::{Batcher, BatcherOptions};
-use millpond_engines_features::{self as features, Overlay, Table};
+use millpond_engines_features::{self as features, Hidden, Overlay, Table, hidden_by};
 use millpond_engines_ordered::{self as ordered, Store};
 use millpond_pipelines::{Parts, Pipeline};
 use millpond_threads::{LeftOut, LineLimit};
@@ -168,6 +168,13 @@ impl Catalog {
     pub fn versions<'c>(&'c self, table: &str) -> impl Iterator<Item = &'c Arc<Table>> {
         let held = self.past.get(table).into_iter().flat_map(|past| &past.held);
         self.tables.get(table).into_iter().chain(held)
+    }
+
+    /// What the version that a table serves does not show of the upserts that were folded into others, if anything. Reads manifests.
+    pub fn hidden(&self, table: &str) -> Option<Hidden> {
+        let serves = self.tables.get(table)?;
+        let served_max = self.past.get(table).map_or(serves.version(), |past| past.highest);
+        hidden_by(serves, serves.overlay().map(|overlay| &**overlay), served_max)
     }
 
     /// What each table serves.

@@ -57,6 +57,7 @@ impl Handle {
         // Of upserts over nodes a start took nothing out yet, as versions that are held may have less of them.
         for (name, table) in &catalog.tables {
             forget_folded(&catalog, name, table);
+            warn_of_hidden(&catalog, name);
         }
         Ok(Handle {
             current: Arc::new(ArcSwap::from_pointee(catalog)),
@@ -243,6 +244,11 @@ impl Prepared<'_> {
         let next = Arc::<Catalog>::from(next);
         let old = handle.current.swap(Arc::clone(&next));
         *before = Some(old.sections().clone());
+        for (name, table) in &next.tables {
+            if old.tables.get(name).is_none_or(|old| !Arc::ptr_eq(old, table)) {
+                warn_of_hidden(&next, name);
+            }
+        }
         on_switch(&next);
         let until = Instant::now() + handle.resources.drain;
         retire(&old, &next, is_lasting, until);
@@ -292,6 +298,13 @@ fn forget_all_folded(next: &Catalog, is_lasting: bool, has_ended: bool) {
                 "calls on the version before have not ended; what was folded stays in memory"
             ),
         }
+    }
+}
+
+/// Says which upserts a version does not show that begins to serve.
+fn warn_of_hidden(catalog: &Catalog, name: &str) {
+    if let Some(hidden) = catalog.hidden(name) {
+        tracing::warn!(table = name, "{hidden}");
     }
 }
 

@@ -10,7 +10,8 @@ use clap::{Args, Subcommand};
 use millpond_engines_features_build::notation::{self, Stored};
 use millpond_engines_features_build::{
     Base, BuildOptions, ColumnOptions, Duplicates, Format, Keys, NotFinite, RandomOptions, Source, Summary,
-    build, compact, describe_versions, diff, export, inspect, random, verify, version_at_start,
+    build, compact, describe_versions, diff, export, inspect, random, remove_abandoned, verify,
+    version_at_start,
 };
 use std::path::{Path, PathBuf};
 
@@ -302,8 +303,9 @@ pub(crate) fn run(features: Features) -> anyhow::Result<()> {
 
 fn built(arguments: Build) -> anyhow::Result<Summary> {
     let Build { base, shards, .. } = arguments;
+    let table_dir = arguments.out.join(&arguments.name);
+    clear_abandoned(&table_dir);
     if arguments.compact {
-        let table_dir = arguments.out.join(&arguments.name);
         let version = arguments.version;
         warn_of_another(&table_dir, base, ("merges", ""));
         return Ok(compact(&table_dir, base, version, shards, arguments.memory)?);
@@ -314,11 +316,7 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
     );
     let newest = arguments.delta.then_some(Base::Newest);
     if arguments.delta {
-        warn_of_another(
-            &arguments.out.join(&arguments.name),
-            None,
-            ("changes", " in place of --delta"),
-        );
+        warn_of_another(&table_dir, None, ("changes", " in place of --delta"));
     }
     let mut columns = arguments.column;
     if columns.is_empty() {
@@ -373,6 +371,28 @@ fn built(arguments: Build) -> anyhow::Result<Summary> {
         eprintln!("{resumed}");
     }
     Ok(built)
+}
+
+/// Removes what writers that were killed left in a table's folder, and says so.
+fn clear_abandoned(table_dir: &Path) {
+    match remove_abandoned(table_dir) {
+        Ok(done) => {
+            for path in done.removed {
+                eprintln!(
+                    "removed {}, which a fold or build that was killed had left",
+                    path.display()
+                );
+            }
+            for (path, why) in done.unclear {
+                eprintln!(
+                    "warning: {} stays: {why}; remove it once none is at work",
+                    path.display()
+                );
+            }
+        }
+        // What is to be written says it where it matters.
+        Err(error) => eprintln!("warning: {error}"),
+    }
 }
 
 /// Says which version a build stands on, where a start serves another and nobody named one.

@@ -33,7 +33,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         return spread::serve(catalog, call, &nodes, (decoded, &reserved), deadline);
     }
     let (mut bytes, bytes_max) = (0, call.calls.answer_bytes_max);
-    let mut begin = |lookup| Part::begin(catalog, lookup, bytes_max, &mut bytes);
+    let mut begin = |lookup| TableAnswer::begin(catalog, lookup, bytes_max, &mut bytes);
     let parts = match decoded {
         schema::Call::One(lookup) => Parts::One(begin(lookup)?),
         schema::Call::Many(many) => {
@@ -47,7 +47,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     call.set_base64(reserved.base64);
     call.answer(reserved.trace, |out| match &parts {
         Parts::One(part) => part.write(out),
-        Parts::Many(parts) => schema::write_many(parts, out, Part::write),
+        Parts::Many(parts) => schema::write_many(parts, out, TableAnswer::write),
     });
     Ok(())
 }
@@ -58,8 +58,8 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     reason = "most calls are of one table, and to move it costs less than to allocate"
 )]
 enum Parts<'c> {
-    One(Part<'c>),
-    Many(Vec<Part<'c>>),
+    One(TableAnswer<'c>),
+    Many(Vec<TableAnswer<'c>>),
 }
 
 /// A mapped file that was cut reads as zeros where it is gone: nothing of the table is answered then.
@@ -76,7 +76,7 @@ pub(crate) fn check_whole(catalog: &Catalog, table: &Table, name: &str) -> Resul
 pub(crate) type TakenRows = (Vec<u8>, Vec<u8>, Option<Vec<u32>>);
 
 /// One table's part of the answer, of a call that is answered for certain.
-pub(crate) struct Part<'c> {
+pub(crate) struct TableAnswer<'c> {
     table: &'c Table,
     /// The version that serves, where another one answers.
     pub(crate) active: Option<u64>,
@@ -96,14 +96,14 @@ pub(crate) struct Part<'c> {
     varying: Option<Varying<'c>>,
 }
 
-impl<'c> Part<'c> {
+impl<'c> TableAnswer<'c> {
     /// `bytes` is what parts before it hold; no answer may hold more than `bytes_max`.
     pub(crate) fn begin(
         catalog: &'c Catalog,
         lookup: schema::Lookup<'_>,
         bytes_max: usize,
         bytes: &mut usize,
-    ) -> Result<Part<'c>, Status> {
+    ) -> Result<TableAnswer<'c>, Status> {
         let table = table(catalog, &lookup)?;
         check_pool(table, &lookup)?;
         let projection = projection(table, &lookup)?;
@@ -142,7 +142,7 @@ impl<'c> Part<'c> {
             true => Some(Varying::find(table, &keys, bytes, bytes_max)?),
             false => None,
         };
-        let mut part = Part {
+        let mut part = TableAnswer {
             table,
             active: lookup
                 .at_version

@@ -15,7 +15,7 @@ mod whole;
 pub use route::Kept;
 pub(crate) use upsert::upsert;
 
-use crate::features_lookup::{Part as Here, keys_of};
+use crate::features_lookup::{TableAnswer, keys_of};
 use crate::{Served, find};
 use ask::Ask;
 use beside::Beside;
@@ -23,11 +23,11 @@ use millpond_calls::{Nodes, Outbound};
 use millpond_catalog::Catalog;
 use millpond_wire_payload::Reserved;
 use millpond_wire_schema::{Code, Status, features_lookup as schema};
-use part::Part;
+use part::SpreadLookup;
 use route::Route;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
-use under_way::{Begun, UnderWay};
+use under_way::{CallContext, UnderWay};
 use whole::Whole;
 
 /// Whether other nodes are asked for any of the call's keys.
@@ -118,13 +118,15 @@ pub(crate) fn serve(
     for lookup in lookups {
         parts.push(if is_spread(nodes, &lookup) {
             let pin = route.routing().pins.pin(&lookup.table);
-            Part::Nodes(Box::new(spread(catalog, lookup, pin, bytes_max)?))
+            SpreadLookup::Nodes(Box::new(spread(catalog, lookup, pin, bytes_max)?))
         } else {
-            Part::Done(Whole::here(Here::begin(catalog, lookup, bytes_max, &mut bytes)?)?)
+            SpreadLookup::Done(Whole::here(TableAnswer::begin(
+                catalog, lookup, bytes_max, &mut bytes,
+            )?)?)
         });
     }
     let permit = call.calls.admission.enter_holding(call.asked.payload.len())?;
-    let begun = Begun {
+    let begun = CallContext {
         route,
         is_many,
         base64: reserved.base64,
@@ -190,5 +192,5 @@ pub(crate) fn share(
         check_fresh(catalog, nodes, &lookup.table, map)?;
     }
     find("feature table", &catalog.tables, &lookup.table)?;
-    Whole::here(Here::begin(catalog, lookup, bytes_max, &mut 0)?)
+    Whole::here(TableAnswer::begin(catalog, lookup, bytes_max, &mut 0)?)
 }

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What one node has said of a table.
 #[derive(Debug, Clone, Copy, Default)]
-struct Said {
+struct NodeVersions {
     /// The version that it serves.
     serves: Option<u64>,
     /// The version that it was last asked for in vain.
@@ -20,7 +20,7 @@ struct Said {
 /// What all nodes have said of a table.
 #[derive(Debug, Clone)]
 struct Table {
-    said: Vec<Said>,
+    said: Vec<NodeVersions>,
     /// What follows from it, as it is asked for with each call and changes seldom.
     pin: Option<u64>,
 }
@@ -74,7 +74,7 @@ impl Pins {
 
     /// A node answered from one version and serves another, or the same.
     pub fn said(&mut self, table: &str, node: NodeIndex, answered: u64, active: u64) {
-        self.change(table, node, |said| Said {
+        self.change(table, node, |said| NodeVersions {
             serves: Some(active),
             lacks: said.lacks.filter(|lacks| ![answered, active].contains(lacks)),
         });
@@ -82,7 +82,7 @@ impl Pins {
 
     /// A node does not have the version that it was asked for.
     pub fn gone(&mut self, table: &str, node: NodeIndex, version: u64) {
-        self.change(table, node, |said| Said {
+        self.change(table, node, |said| NodeVersions {
             serves: said.serves.filter(|serves| *serves != version),
             lacks: Some(version),
         });
@@ -92,15 +92,15 @@ impl Pins {
     pub fn lost(&mut self, node: NodeIndex) {
         for table in self.tables.values_mut() {
             if let Some(said) = table.said.get_mut(node.get()) {
-                *said = Said::default();
+                *said = NodeVersions::default();
                 table.settle();
             }
         }
     }
 
-    fn change(&mut self, table: &str, node: NodeIndex, next: impl FnOnce(Said) -> Said) {
+    fn change(&mut self, table: &str, node: NodeIndex, next: impl FnOnce(NodeVersions) -> NodeVersions) {
         if !self.tables.contains_key(table) {
-            let said = vec![Said::default(); self.nodes];
+            let said = vec![NodeVersions::default(); self.nodes];
             self.tables.insert(table.to_owned(), Table { said, pin: None });
         }
         let Some(table) = self.tables.get_mut(table) else {

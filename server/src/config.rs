@@ -237,9 +237,13 @@ impl Default for Admin {
 fn address<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SocketAddr, D::Error> {
     let text = String::deserialize(deserializer)?;
     let bad = |_| {
-        D::Error::custom(format!(
-            "{text:?} is no address; write IP:PORT, as in \"127.0.0.1:13500\""
-        ))
+        D::Error::custom(match text.starts_with("unix:") {
+            true => format!(
+                "{text:?} is a Unix socket, which only listen_also of [server] and [server.resp] takes: listen_also = [{text:?}]; write \
+                 IP:PORT here, as in \"127.0.0.1:13500\""
+            ),
+            false => format!("{text:?} is no address; write IP:PORT, as in \"127.0.0.1:13500\""),
+        })
     };
     text.parse().map_err(bad)
 }

@@ -216,20 +216,27 @@ impl Following {
     fn run(self: Arc<Following>) {
         let (mut by, mut threads) = (None::<By>, BTreeMap::new());
         let mut told = BTreeMap::new();
+        // The map that gave this node buckets whose fresh rows it does not have yet.
+        let mut gained = None;
         while !self.rests(self.lease / LOOKS) {
             match self.nodes.map() {
                 Some(next) if by.as_ref().is_none_or(|by| by.map.version() != next.version()) => {
                     let before = by.as_ref().map(|by| &*by.map);
-                    self.go_by(before, &next, &mut threads);
+                    if self.go_by(before, &next, &mut threads) {
+                        gained = Some(next.version());
+                    }
                     by = Some(By::now(next, &self.name));
                 }
                 Some(_) => self.change(|_| ()),
                 None => {}
             }
-            if let Some(by) = &by
-                && self.change(|standings| standings.judge(Instant::now()).is_whole)
-            {
+            let Some(by) = &by else { continue };
+            let verdict = self.change(|standings| standings.judge(Instant::now()));
+            if verdict.is_whole {
                 self.nodes.fresh.has_map(by.map.version());
+                if let Some(map) = gained.take() {
+                    tell_of_gains(map, verdict.away);
+                }
                 self.settle(by, &mut told);
             }
         }
@@ -249,24 +256,35 @@ impl Following {
                     table,
                     map,
                     folded_ms,
-                    "this node gets buckets of a table whose fresh rows were folded: what was folded of these shows here only where the version that it                      serves was built from the other nodes' (`millpond features fold --rebuilt`, docs/nodes.md)"
+                    "this node gets buckets of a table whose fresh rows were folded: what was folded of these shows here only where the version that it \
+                     serves was built from the other nodes' (`millpond features fold --rebuilt`, docs/nodes.md)"
                 );
             }
         }
     }
 
-    /// Asks the replicas of a map's buckets from now on.
+    /// A node that is started knows no map before, and asks nobody who had its buckets by that.
+    fn warn_of_gains(&self, map: u64) {
+        tracing::warn!(
+            map,
+            "this node gets buckets, and asks the nodes that had them for their fresh rows: leave it running until it says that it has them. If \
+             it ends before, it does not ask those nodes again: give the buckets back by another map, and publish once more (docs/nodes.md)"
+        );
+        self.warn_of_folds(map);
+    }
+
+    /// Asks the replicas of a map's buckets from now on; whether this node may get buckets by it.
     fn go_by(
         self: &Arc<Following>,
         before: Option<&BucketMap>,
         map: &BucketMap,
         threads: &mut BTreeMap<String, JoinHandle<()>>,
-    ) {
+    ) -> bool {
         let (others, mut gains) = others(before, map, &self.name);
         // By a map that this node did not read its buckets may have been others' alone.
         gains |= before.is_some_and(|before| map.version().saturating_sub(before.version()) > 1);
         if gains {
-            self.warn_of_folds(map.version());
+            self.warn_of_gains(map.version());
         }
         let names = names(&others);
         self.nodes.fresh.keep(|name| map.find(name).is_some());
@@ -291,6 +309,19 @@ impl Following {
                 }
             }
         }
+        gains
+    }
+}
+
+/// Says that a node may be stopped again which got buckets.
+fn tell_of_gains(map: u64, away: usize) {
+    match away {
+        0 => tracing::info!(map, "this node has the fresh rows of the buckets that it got"),
+        _ => tracing::warn!(
+            map,
+            away,
+            "this node has the fresh rows of the buckets that it got, but for those of the nodes that do not answer"
+        ),
     }
 }
 

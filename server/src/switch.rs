@@ -6,8 +6,10 @@
 
 mod answer;
 mod arrive;
+mod refusal;
 
 pub(crate) use arrive::arrive;
+pub(crate) use refusal::Refusal;
 
 use crate::Shared;
 use answer::answer;
@@ -73,66 +75,6 @@ impl Switching {
 pub(crate) fn busy() -> Refusal {
     let ex = "another switch goes on, and there is one at a time; nothing was changed, try again when it has ended";
     Refusal::passing(Code::Conflict, ex)
-}
-
-/// Why a switch was not made, as one process tells another.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Refusal {
-    code: u32,
-    pub(crate) ex: String,
-    /// It is nothing of the version: the same switch may be made a moment later.
-    pub(crate) is_passing: bool,
-}
-
-impl Refusal {
-    pub(crate) fn new(code: Code, ex: impl Into<String>) -> Refusal {
-        Refusal {
-            code: code.number(),
-            ex: ex.into(),
-            is_passing: false,
-        }
-    }
-
-    pub(crate) fn passing(code: Code, ex: impl Into<String>) -> Refusal {
-        Refusal {
-            is_passing: true,
-            ..Refusal::new(code, ex)
-        }
-    }
-}
-
-impl From<Refusal> for Status {
-    fn from(refusal: Refusal) -> Status {
-        let code = Code::from_number(u64::from(refusal.code)).unwrap_or(Code::Internal);
-        Status::new(code, refusal.ex)
-    }
-}
-
-/// What the caller can do about an error decides the code.
-impl From<&features::Error> for Refusal {
-    fn from(error: &features::Error) -> Refusal {
-        use features::Error::{IsActive, IsBase, NoVersions, VersionNotFound};
-        let code = match error {
-            VersionNotFound { .. } | NoVersions { .. } => Code::NotFound,
-            IsBase { .. } | IsActive { .. } => Code::Conflict,
-            _ => Code::StorageFailed,
-        };
-        Refusal::new(code, error.to_string())
-    }
-}
-
-impl From<catalog::Error> for Refusal {
-    fn from(error: catalog::Error) -> Refusal {
-        let code = match &error {
-            catalog::Error::Unfit(_) => Code::Conflict,
-            catalog::Error::Start { .. } => Code::StorageFailed,
-            catalog::Error::Part { source, .. } => match source.downcast_ref::<features::Error>() {
-                Some(error) => return Refusal::from(error),
-                None => Code::Internal,
-            },
-        };
-        Refusal::new(code, error.to_string())
-    }
 }
 
 /// A switch as it was understood; the same for all processes.
@@ -234,7 +176,9 @@ impl Plan {
         };
         let (version, there) = (self.version, features::versions(&self.folder));
         match there {
-            Ok(there) if there.contains(&version) => Ok(()),
+            Ok(there) if there.contains(&version) => {
+                features::check_opens(&self.folder, version).map_err(|error| Refusal::from(&error))
+            }
             Ok(there) => {
                 let ex = format!(
                     "the folder of version {version} is gone, found {there:?}; of several processes one that starts later could not \
@@ -246,11 +190,16 @@ impl Plan {
         }
     }
 
-    /// The step that cannot be taken back; reads no table. Says why a start will not serve what serves then, where it will not.
+    /// The step that cannot be taken back; reads no row. Says why a start will not serve what serves then, where it will not.
     pub(crate) fn decide(&self) -> Result<Option<String>, Refusal> {
         match self.step {
             Step::Activate { is_fixed: true, .. } => Ok(None),
             Step::Activate { before, ref held, .. } => {
+                // One that is held serves whatever its files are by now; a start could not open it.
+                if let Err(error) = features::check_opens(&self.folder, self.version) {
+                    let why_not = format!("version {} does not open: {error}", self.version);
+                    return Ok(Some(why_not));
+                }
                 let active = Active::of(self.version, before);
                 let written = active.holding(held.iter().copied()).write(&self.folder);
                 Ok(written.err().map(|error| error.to_string()))

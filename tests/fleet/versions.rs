@@ -150,6 +150,18 @@ fn a_process_that_is_started_again_serves_what_the_others_serve() {
     // The first process still holds it, and one that starts later could not open it.
     let (status, answer) = server.call("features.activate", &activate(1));
     assert_eq!(status, 200, "{answer}");
+    fs::remove_file(table.join("00000002/shard-00000.mpf")).unwrap();
+    let (_, answer) = server.call("features.rollback", &json!({"table": "films", "_token": "t"}));
+    assert_eq!(answer["code"], json!(30111), "{answer}");
+    assert!(
+        answer["ex"].as_str().unwrap().contains("shard-00000.mpf"),
+        "{answer}"
+    );
+    assert!(
+        !fs::read_to_string(table.join("ACTIVE"))
+            .unwrap()
+            .contains("version 2\n")
+    );
     fs::remove_dir_all(table.join("00000002")).unwrap();
     let (_, answer) = server.call("features.rollback", &json!({"table": "films", "_token": "t"}));
     assert_eq!(answer["code"], json!(30112), "{answer}");

@@ -182,6 +182,16 @@ fn nodes_fold_on_without_one_that_went_from_the_map() {
             name,
             "gets buckets of a table whose fresh rows were folded",
         );
+        wait_for_line(
+            &cluster,
+            name,
+            "this node gets buckets, and asks the nodes that had them",
+        );
+        wait_for_line(
+            &cluster,
+            name,
+            "this node has the fresh rows of the buckets that it got",
+        );
     }
     // They have its buckets now, and it is never asked again.
     let made = upsert(cluster.node("a"), &upsert_call(&keys(), 8.0));

@@ -96,3 +96,24 @@ fn a_fold_before_the_last_one_serves_writes_no_second_version() {
     folds(true, &["version 4: "]);
     activate(4);
 }
+
+#[test]
+fn a_fold_without_new_upserts_writes_nothing_and_says_so() {
+    let folder = folder(LOGGED);
+    let folds = |words: &[&str]| check(fold(folder.path(), "tables/films", &[]), true, words);
+    let nothing = |base: u64| format!("no version was written: version {base} has all that can be folded");
+    let server = Millpond::start(folder.path(), &[]);
+    folds(&[&nothing(1), "folded\nnothing more is in the log"]);
+    assert_eq!(upsert(&server, &[3], 7.0).0, 200);
+    folds(&[
+        &nothing(1),
+        "folded (what was written last is left to the next fold)\nupserts of 1 key stay in the log for the next fold",
+    ]);
+    assert!(server.terminate().success());
+    folds(&["version 2: ", "nothing more is in the log"]);
+    for _ in 0..3 {
+        assert!(Millpond::start(folder.path(), &[]).terminate().success());
+        folds(&[&nothing(2), "nothing more is in the log"]);
+    }
+    assert!(!folder.path().join("tables/films/00000003").exists());
+}

@@ -133,6 +133,10 @@ fn a_fold_that_is_killed_loses_no_upsert_and_the_next_one_has_them_all() {
     assert!(killed >= 5, "{killed} folds were killed");
 
     let said = fold(folder.path());
+    assert_eq!(
+        entries(folder.path()),
+        [folder.path().join("tables/films/00000002")]
+    );
     assert!(
         said.contains(&format!("folded up to sequence {}", UPSERTS)),
         "{said}"
@@ -142,4 +146,63 @@ fn a_fold_that_is_killed_loses_no_upsert_and_the_next_one_has_them_all() {
         check_rows(&server, 2);
         server.signal("KILL");
     }
+}
+
+#[test]
+fn what_a_killed_fold_left_is_removed_by_the_next_one_and_what_a_live_one_writes_is_not() {
+    let folder = folder(LOGGED);
+    let table = folder.path().join("tables/films");
+    let unfinished = |name: &str| {
+        let path = table.join(name);
+        fs::create_dir(&path).unwrap();
+        fs::write(path.join("shard-00000.mpf"), "half").unwrap();
+        path
+    };
+    let (dead, live) = (
+        unfinished(".00000002.4711-0.unfinished"),
+        unfinished(".00000002.1-0.unfinished"),
+    );
+    fs::write(dead.join("journal"), "").unwrap();
+    let journal = fs::File::create(live.join("journal")).unwrap();
+    journal.lock().unwrap();
+    let said_of = |arguments: &[&str]| {
+        let done = millpond()
+            .current_dir(folder.path())
+            .args(arguments)
+            .output()
+            .unwrap();
+        String::from_utf8([done.stdout, done.stderr].concat()).unwrap()
+    };
+    fs::create_dir(folder.path().join("overlay")).unwrap();
+    let folding = ["features", "fold", "tables/films", "--log", "overlay"];
+    let said = said_of(&folding);
+    assert!(
+        said.contains("removed tables/films/.00000002.4711-0.unfinished, which a fold or build that was killed had left\n")
+            && said.contains("nothing to fold"),
+        "{said}"
+    );
+    assert!(!dead.exists() && live.join("shard-00000.mpf").exists());
+    drop(journal);
+    let said = said_of(&[
+        "features",
+        "build",
+        "--out",
+        "tables",
+        "--name",
+        "films",
+        "--compact",
+    ]);
+    assert!(
+        said.contains("removed tables/films/.00000002.1-0.unfinished"),
+        "{said}"
+    );
+    assert_eq!(entries(folder.path()), [table.join("00000002")]);
+    // Nobody can tell what this is.
+    let strange = unfinished(".00000003.4711-0.unfinished");
+    let said = said_of(&folding);
+    assert!(
+        said.contains("warning: tables/films/.00000003.4711-0.unfinished stays: it has no journal"),
+        "{said}"
+    );
+    assert!(strange.exists());
 }

@@ -105,6 +105,12 @@ fn a_start_whose_version_is_damaged_says_how_to_serve_another() {
     check(features(&["activate", &films, "1"]), &["version 1 (before: 3)"]);
     check(features(&["activate", &films, "2"]), &["version 2 (before: 1)"]);
     damage("00000002");
+    // A flipped bit shows when all is read; a file that is gone shows at once.
+    let shard = Path::new(&films).join("00000001/shard-00001.mpf");
+    let whole = fs::read(&shard).unwrap();
+    fs::remove_file(&shard).unwrap();
+    refused(features(&["rollback", &films]), "shard-00001.mpf");
+    fs::write(&shard, whole).unwrap();
     // Version 3 is not proposed: it is damaged too.
     fails("version 1 served before: `millpond features rollback ");
     check(features(&["rollback", &films]), &["version 1 (before: 2)"]);

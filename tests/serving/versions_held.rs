@@ -1,9 +1,10 @@
 //! Versions that do not serve: held ones answer lookups that name them, over a restart too, and what nothing needs is deleted.
 
-use super::versions::{DIM, folder, held, refused, switched, those};
-use crate::harness::Millpond;
-use serde_json::json;
+use super::versions::{DIM, folder, held, refused, served, switched, those};
+use crate::harness::{Millpond, millpond};
+use serde_json::{Value, json};
 use std::fs;
+use std::path::Path;
 
 #[test]
 fn a_lookup_may_name_a_version_as_long_as_it_is_held() {
@@ -137,4 +138,81 @@ fn only_a_version_that_nothing_needs_is_deleted() {
         30112,
         &["is the active one"],
     );
+}
+
+/// Cuts a file of version 2.
+fn cut(folder: &Path) {
+    let shard = folder.join("tables/films/00000002/shard-00000.mpf");
+    let bytes = fs::read(&shard).unwrap();
+    fs::write(shard, &bytes[..bytes.len() - 64]).unwrap();
+}
+
+#[test]
+fn a_held_version_whose_files_are_damaged_serves_until_a_restart() {
+    let folder = folder(&[1, 2]);
+    let server = Millpond::start(folder.path(), &[]);
+    switched(&server, "features.activate", &json!({"version": 1}));
+    cut(folder.path());
+    let answer = switched(&server, "features.rollback", &json!({}));
+    assert_eq!(
+        (&answer["active"], &answer["persistent"]),
+        (&json!(2), &json!(false)),
+        "{answer}"
+    );
+    let why_not = answer["why_not"].as_str().unwrap();
+    assert!(
+        why_not.starts_with("a restart serves version 1: version 2 does not open: ")
+            && why_not.contains("shard-00000.mpf is damaged"),
+        "{why_not}"
+    );
+    assert_eq!(served(&server), 2);
+    // Who may list sees no path.
+    let (_, listed) = server.call("features.versions", &json!({"table": "films"}));
+    assert_eq!(listed["why_not"], json!("a restart serves version 1"), "{listed}");
+    assert!(!listed.to_string().contains(folder.path().to_str().unwrap()));
+    let problem = listed["versions"][1]["problem"].as_str().unwrap();
+    assert!(
+        problem.starts_with("00000002/shard-00000.mpf is damaged: length in bytes: expected "),
+        "{problem}"
+    );
+    assert_eq!(listed["versions"][0].get("problem"), None, "{listed}");
+    let told = millpond()
+        .args(["features", "versions", "films", "--server", &server.addr])
+        .output()
+        .unwrap();
+    let told = String::from_utf8(told.stdout).unwrap();
+    assert!(
+        told.contains("2: 302 rows, ")
+            && told.contains(" bytes, serves, does not open: 00000002/shard-00000.mpf is damaged"),
+        "{told}"
+    );
+    drop(server);
+    assert_eq!(served(&Millpond::start(folder.path(), &[])), 1);
+}
+
+#[test]
+fn the_version_that_serves_is_not_persistent_once_its_files_are_damaged() {
+    let folder = folder(&[1, 2]);
+    let server = Millpond::start(folder.path(), &[]);
+    cut(folder.path());
+    let why_not = |answer: &Value| {
+        assert_eq!(answer["persistent"], json!(false), "{answer}");
+        answer["why_not"].as_str().unwrap().to_owned()
+    };
+    let (_, listed) = server.call("features.versions", &json!({"table": "films"}));
+    let listed = why_not(&listed);
+    assert!(
+        listed.starts_with("a restart fails: version 2 does not open: 00000002/shard-00000.mpf is damaged: "),
+        "{listed}"
+    );
+    let answer = switched(&server, "features.activate", &json!({"version": 2}));
+    let activated = why_not(&answer);
+    assert!(
+        activated.starts_with("a restart fails: version 2 does not open: ")
+            && activated.contains("is damaged"),
+        "{activated}"
+    );
+    drop(server);
+    let started = Millpond::try_start(folder.path(), &[]).err();
+    assert!(started.unwrap().1.contains("shard-00000.mpf is damaged"));
 }

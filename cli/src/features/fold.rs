@@ -7,8 +7,8 @@ use millpond_engines_features_build::{Fold as Wanted, FoldVersion, fold};
 use std::path::{Path, PathBuf};
 
 /// Writes what the log of a table's overlay holds as the next version, a delta on the active one. A server may run meanwhile: its last
-/// upserts, which may still fail, are left to the next fold then. Activate the version to have the overlay give up what is in it. Where an
-/// earlier fold's version has all of it already, none is written. The last line says of how many keys the log has more.
+/// upserts, which may still fail, are left to the next fold then. Activate the version to have the overlay give up what is in it. Where the
+/// log has nothing new, or an earlier fold's version has it already, none is written. The last line says of how many keys the log has more.
 ///
 /// Upserts over nodes are folded by their time: fold on all nodes with the same --before-ms, then activate on all.
 #[derive(Args)]
@@ -45,6 +45,7 @@ pub(crate) struct Fold {
 
 /// What was written, for people.
 pub(crate) fn folded(arguments: Fold) -> anyhow::Result<String> {
+    super::clear_abandoned(&arguments.table);
     let held = arguments.share.held()?;
     let wanted = Wanted {
         log: &arguments.log,
@@ -68,6 +69,17 @@ pub(crate) fn folded(arguments: Fold) -> anyhow::Result<String> {
             format!("{summary}\n{so_far}; {}", left(keys_left))
         }
         FoldVersion::Had(version) => had(&arguments.table, version),
+        FoldVersion::NothingNew { base, keys_left } => {
+            let old = arguments.ttl_ms.map_or("", |_| " and is not older than --ttl-ms");
+            let last = match keys_left {
+                0 => "",
+                _ => " (what was written last is left to the next fold)",
+            };
+            format!(
+                "nothing to fold, and no version was written: version {base} has all that can be folded{old}{last}\n{}",
+                left(keys_left)
+            )
+        }
     })
 }
 

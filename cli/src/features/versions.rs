@@ -11,7 +11,7 @@ use millpond_client_rust::schema::{
 };
 use millpond_client_rust::{CallError, Code, Encoding};
 use millpond_engines_features_build::{
-    Active, Described, activate_at_start, check_opens, delete_at_start, describe_versions,
+    Active, Described, activate_at_start, check_opens, delete_at_start, describe_versions, hidden_at_start,
     roll_back_at_start, version_at_start,
 };
 use serde_json::json;
@@ -100,6 +100,7 @@ impl Server {
         })?;
         let payload = Payload::new(Encoding::Json, &answer).context("the answer is not JSON")?;
         let (answer, _) = <Answer<'static>>::decode(&payload).context("the answer is not understood")?;
+        warn(answer.warning.as_deref());
         Ok(Some(told(&answer)))
     }
 
@@ -144,8 +145,7 @@ pub(crate) fn activate(arguments: &Activate) -> anyhow::Result<()> {
         Some(told) => told,
         None => {
             let folder = folder(&arguments.table)?;
-            check_opens(folder, arguments.version)?;
-            at_start(activate_at_start(folder, arguments.version)?)
+            at_start(folder, activate_at_start(folder, arguments.version)?)?
         }
     };
     crate::print(&told);
@@ -155,7 +155,10 @@ pub(crate) fn activate(arguments: &Activate) -> anyhow::Result<()> {
 pub(crate) fn roll_back(place: &Place) -> anyhow::Result<()> {
     let told = match place.at.ask::<FeaturesRollback>(json!({"table": place.table}))? {
         Some(told) => told,
-        None => at_start(roll_back_at_start(folder(&place.table)?)?),
+        None => {
+            let folder = folder(&place.table)?;
+            at_start(folder, roll_back_at_start(folder)?)?
+        }
     };
     crate::print(&told);
     Ok(())
@@ -174,19 +177,28 @@ pub(crate) fn delete(arguments: &Delete) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn at_start(active: Active) -> String {
+fn warn(problem: Option<impl std::fmt::Display>) {
+    if let Some(problem) = problem {
+        eprintln!("warning: {problem}");
+    }
+}
+
+fn at_start(folder: &Path, active: Active) -> anyhow::Result<String> {
+    warn(hidden_at_start(folder)?);
     let before = active
         .before
         .map_or(String::new(), |before| format!(" (before: {before})"));
-    format!(
+    Ok(format!(
         "a start serves version {}{before}; a server that runs goes on with its own, --server switches it",
         active.version
-    )
+    ))
 }
 
 /// The versions of a folder, a line each.
 fn listed(table_dir: &Path) -> anyhow::Result<String> {
     let described = describe_versions(table_dir)?;
+    // What does not open is listed as such below.
+    warn(hidden_at_start(table_dir).ok().flatten());
     // A damaged ACTIVE is to hide no version.
     let active = version_at_start(table_dir);
     let line = |(version, info): Described| {
@@ -197,7 +209,7 @@ fn listed(table_dir: &Path) -> anyhow::Result<String> {
         match info {
             Ok(info) => {
                 let shown = shown(version, info.rows, info.bytes, info.base, &info.source) + active;
-                match check_opens(table_dir, Some(version)) {
+                match check_opens(table_dir, version) {
                     Ok(()) => shown,
                     Err(error) => format!("{shown}, does not open: {error}"),
                 }
@@ -221,7 +233,10 @@ fn told(answer: &Answer<'_>) -> String {
             false => "",
         };
         match &version.problem {
-            Some(problem) => format!("{}: {problem}{state}", version.version),
+            Some(problem) if version.rows == 0 && version.bytes == 0 => {
+                format!("{}: {problem}{state}", version.version)
+            }
+            Some(problem) => format!("{figures}{state}, does not open: {problem}"),
             None => figures + state,
         }
     };

@@ -51,7 +51,7 @@ fn is_drawn() -> bool {
 
 /// A lookup that has begun; when, if its time is taken.
 #[derive(Debug, Clone, Copy)]
-pub struct Begun(Option<Instant>);
+pub struct LookupStart(Option<Instant>);
 
 /// Hits, misses and sampled times of the lookups in one version.
 #[derive(Default)]
@@ -63,8 +63,8 @@ pub(crate) struct Counts {
 
 impl Counts {
     #[inline]
-    pub(crate) fn begin(&self) -> Begun {
-        Begun(is_drawn().then(Instant::now))
+    pub(crate) fn begin(&self) -> LookupStart {
+        LookupStart(is_drawn().then(Instant::now))
     }
 
     pub(crate) fn times(&self) -> Octaves {
@@ -73,7 +73,7 @@ impl Counts {
 
     /// Keys asked for, and found. Most lookups find all of theirs or none, and write to one sum.
     #[inline]
-    pub(crate) fn add(&self, begun: Begun, keys: usize, hits: usize) {
+    pub(crate) fn add(&self, begun: LookupStart, keys: usize, hits: usize) {
         if let Some(began) = begun.0 {
             self.times.add_time(began.elapsed());
         }
@@ -127,8 +127,8 @@ mod tests {
                 scope.spawn(|| (0..1000).for_each(|_| counts.add(counts.begin(), 3, 2)));
             }
         });
-        counts.add(Begun(None), 5, 5);
-        counts.add(Begun(None), 7, 0);
+        counts.add(LookupStart(None), 5, 5);
+        counts.add(LookupStart(None), 7, 0);
         let read = || (counts.keys(), counts.hits(), counts.misses());
         assert_eq!(read(), (24_012, 16_005, 8007));
         let timed = counts.times().count();

@@ -71,7 +71,7 @@ impl Layer {
     }
 
     /// What it says of a key.
-    pub(crate) fn find(&self, key: u64) -> Said<'_> {
+    pub(crate) fn find(&self, key: u64) -> LayerEntry<'_> {
         let hash = hash(key);
         if let Some(heap) = self.heap(hash) {
             return heap.find(self, hash, key);
@@ -82,19 +82,22 @@ impl Layer {
 
     /// What it says of a key in whose slot that was found.
     #[inline(always)]
-    pub(crate) fn said<'a>(&self, row: Option<Row<'a>>) -> Said<'a> {
+    pub(crate) fn said<'a>(&self, row: Option<Row<'a>>) -> LayerEntry<'a> {
         match (row, self.is_delta) {
-            (None, _) => Said::Nothing,
-            (Some(row), false) => Said::Row(row),
+            (None, _) => LayerEntry::Nothing,
+            (Some(row), false) => LayerEntry::Row(row),
             (Some(row), true) => match row.split_last() {
-                Some((0, row)) => Said::Row(row),
-                _ => Said::Removed,
+                Some((0, row)) => LayerEntry::Row(row),
+                _ => LayerEntry::Removed,
             },
         }
     }
 
     /// Visits every key it has something to say of, and that.
-    pub(crate) fn each<E>(&self, visit: &mut dyn FnMut(u64, Said<'_>) -> Result<(), E>) -> Result<(), E> {
+    pub(crate) fn each<E>(
+        &self,
+        visit: &mut dyn FnMut(u64, LayerEntry<'_>) -> Result<(), E>,
+    ) -> Result<(), E> {
         self.shards.iter().try_for_each(|shard| {
             if let Some(heap) = shard.heap() {
                 return heap.each(self, visit);
@@ -106,7 +109,7 @@ impl Layer {
 }
 
 /// What a layer says of a key.
-pub(crate) enum Said<'a> {
+pub(crate) enum LayerEntry<'a> {
     /// Nothing: ask the layer below.
     Nothing,
     /// It has this row.

@@ -97,15 +97,15 @@ pub mod write;
 pub use active::{
     Active, activate_at_start, delete_at_start, delete_unused_version, roll_back_at_start, version_at_start,
 };
-pub use counts::Begun;
+pub use counts::LookupStart;
 pub use error::Error;
 pub use hash::text_key;
 pub use lookup::Pool;
 pub use millpond_wal::{Durability, QueueError};
 pub use node_share::{HeldBuckets, NodeShare};
 pub use overlay::{
-    Fold, FoldVersion, Folded, FreshPage, FreshRow, Overlay, OverlayRecovery, OverlaySection, Settled, Stamp,
-    UPSERT_BYTES_MAX, Upsert, UpsertError, Upserted, fold, stored_rows,
+    Fold, FoldVersion, Folded, FreshPage, FreshRow, Hidden, Overlay, OverlayRecovery, OverlaySection,
+    Settled, Stamp, UPSERT_BYTES_MAX, Upsert, UpsertError, Upserted, fold, hidden_by, stored_rows,
 };
 pub use projection::{Answered, Projection};
 pub use received::{VersionFiles, verify_files, version_files};
@@ -116,6 +116,6 @@ pub use source::Source;
 pub use table::{LAYERS_MAX, ShardInfo, Table};
 pub use varying::FoundRows;
 pub use versions::{
-    Described, VersionInfo, delete_version, describe_version, describe_versions, folder as version_name,
-    number as version_number, version_dir, version_infos, versions,
+    Described, VersionInfo, check_opens, delete_version, describe_version, describe_versions,
+    folder as version_name, number as version_number, version_dir, version_infos, versions,
 };

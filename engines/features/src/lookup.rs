@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::error::Error;
 use crate::hash::hash;
-use crate::layer::{Layer, Said, Views};
+use crate::layer::{Layer, LayerEntry, Views};
 use crate::overlay::{Block, Now, View, ones};
 use crate::projection::Projection;
 use crate::rows::{Reader, Row};
@@ -294,9 +294,9 @@ impl<const KEYS: usize, const ROWS: bool> Over for Fresh<'_, KEYS, ROWS> {
         for at in ones(self.asked) {
             let Some(&key) = keys.get(at) else { break };
             match self.block.said::<ROWS>(at, key, &mut self.rows) {
-                Said::Nothing => {}
-                Said::Removed => removed |= 1 << at,
-                Said::Row(_) => self.there |= 1 << at,
+                LayerEntry::Nothing => {}
+                LayerEntry::Removed => removed |= 1 << at,
+                LayerEntry::Row(_) => self.there |= 1 << at,
             }
         }
         self.there | removed
@@ -322,9 +322,9 @@ fn only_row<'a>([slot]: &[Slot<'a>; 1], key: u64) -> Option<Row<'a>> {
 fn row_of<'a>(layers: &'a [Arc<Layer>], slots: &[Slot<'a>; LAYERS_MAX], key: u64) -> Option<Row<'a>> {
     for (layer, slot) in layers.iter().zip(slots) {
         match layer.said(slot.row(key)) {
-            Said::Nothing => {}
-            Said::Row(row) => return Some(row),
-            Said::Removed => return None,
+            LayerEntry::Nothing => {}
+            LayerEntry::Row(row) => return Some(row),
+            LayerEntry::Removed => return None,
         }
     }
     None

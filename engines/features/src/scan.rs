@@ -3,7 +3,7 @@
 //! A position counts the slots of all layers, the newest first; it means something in its version alone. Invariant: from
 //! position to position every key of the version comes once, and a call looks at few more slots than keys are wanted.
 
-use crate::layer::{Layer, Said};
+use crate::layer::{Layer, LayerEntry};
 use crate::overlay::View;
 use crate::table::Table;
 
@@ -41,7 +41,7 @@ impl Table {
                         return Some(at);
                     }
                     if let Some((key, row)) = view.entry(at - begin)
-                        && matches!(layer.said(Some(row)), Said::Row(_))
+                        && matches!(layer.said(Some(row)), LayerEntry::Row(_))
                         && newer.iter().all(|newer| says_nothing(newer, key))
                     {
                         keys.push(key);
@@ -57,5 +57,5 @@ impl Table {
 }
 
 fn says_nothing(layer: &Layer, key: u64) -> bool {
-    matches!(layer.find(key), Said::Nothing)
+    matches!(layer.find(key), LayerEntry::Nothing)
 }

@@ -11,9 +11,9 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::active::not_found;
-use crate::counts::{Begun, Counts};
+use crate::counts::{Counts, LookupStart};
 use crate::error::Error;
-use crate::layer::{Layer, Said};
+use crate::layer::{Layer, LayerEntry};
 use crate::manifest::{Base, FILE, Manifest};
 use crate::node_share::{HeldBuckets, NodeShare};
 use crate::overlay::{Folded, View};
@@ -222,13 +222,13 @@ impl Table {
 
     /// A lookup that is to be counted begins: of a few of them the time is taken.
     #[inline]
-    pub fn begin(&self) -> Begun {
+    pub fn begin(&self) -> LookupStart {
         self.counts.begin()
     }
 
     /// Counts a lookup: keys asked for, and found. It takes no lock.
     #[inline]
-    pub fn count(&self, begun: Begun, keys: usize, hits: usize) {
+    pub fn count(&self, begun: LookupStart, keys: usize, hits: usize) {
         self.counts.add(begun, keys, hits);
     }
 
@@ -384,8 +384,8 @@ impl Table {
     /// The row of a key, as it lies in its slot.
     pub fn row(&self, key: u64) -> Option<Row<'_>> {
         let mut said = self.layers.iter().map(|layer| layer.find(key));
-        match said.find(|said| !matches!(said, Said::Nothing)) {
-            Some(Said::Row(row)) => Some(row),
+        match said.find(|said| !matches!(said, LayerEntry::Nothing)) {
+            Some(LayerEntry::Row(row)) => Some(row),
             _ => None,
         }
     }
@@ -404,7 +404,11 @@ impl Table {
         for (at, layer) in self.layers.iter().enumerate() {
             let newer = self.layers.get(..at).unwrap_or_default();
             layer.each(&mut |key, said| match said {
-                Said::Row(row) if newer.iter().all(|newer| matches!(newer.find(key), Said::Nothing)) => {
+                LayerEntry::Row(row)
+                    if newer
+                        .iter()
+                        .all(|newer| matches!(newer.find(key), LayerEntry::Nothing)) =>
+                {
                     visit(key, row)
                 }
                 _ => Ok(()),

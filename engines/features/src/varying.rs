@@ -3,7 +3,7 @@
 //! Writes nothing. Invariant: a row lies inside the heap, whatever the slots say; one that would not has no bytes.
 
 use crate::hash::{hash, shard_of};
-use crate::layer::{Layer, Said};
+use crate::layer::{Layer, LayerEntry};
 use crate::overlay;
 use crate::rows::{Cell, Row};
 use crate::schema::{Numbers, ROW_BYTES_MAX, START_BYTES};
@@ -40,12 +40,12 @@ impl Layer {
 
 impl<'a> Heap<'a> {
     /// What the layer that it belongs to says of a key.
-    pub(crate) fn find(self, layer: &Layer, hash: u64, key: u64) -> Said<'a> {
+    pub(crate) fn find(self, layer: &Layer, hash: u64, key: u64) -> LayerEntry<'a> {
         let number = self.view.number(hash);
         let slot = number.and_then(|number| self.view.numbered(number));
         match (number, slot) {
             (Some(number), Some((found, slot))) if found == key => self.said(layer, number, slot),
-            _ => Said::Nothing,
+            _ => LayerEntry::Nothing,
         }
     }
 
@@ -53,7 +53,7 @@ impl<'a> Heap<'a> {
     pub(crate) fn each<E>(
         self,
         layer: &Layer,
-        visit: &mut dyn FnMut(u64, Said<'_>) -> Result<(), E>,
+        visit: &mut dyn FnMut(u64, LayerEntry<'_>) -> Result<(), E>,
     ) -> Result<(), E> {
         (0..self.view.slots()).try_for_each(|number| match self.view.entry(number) {
             Some((key, slot)) => visit(key, self.said(layer, number, slot)),
@@ -62,9 +62,9 @@ impl<'a> Heap<'a> {
     }
 
     /// What a slot says of its key.
-    fn said(self, layer: &Layer, number: u64, slot: Row<'a>) -> Said<'a> {
+    fn said(self, layer: &Layer, number: u64, slot: Row<'a>) -> LayerEntry<'a> {
         match layer.said(Some(slot)) {
-            Said::Row(_) => Said::Row(self.row(number).unwrap_or_default()),
+            LayerEntry::Row(_) => LayerEntry::Row(self.row(number).unwrap_or_default()),
             other => other,
         }
     }
@@ -176,12 +176,12 @@ impl Table {
                 let begin = all.fresh.len();
                 let said = match &fresh {
                     Some(fresh) if asked >> place & 1 == 1 => fresh.said::<true>(place, key, &mut all.fresh),
-                    _ => Said::Nothing,
+                    _ => LayerEntry::Nothing,
                 };
                 let row = match said {
-                    Said::Nothing => self.row(key).map(Found::InVersion),
-                    Said::Removed => None,
-                    Said::Row(_) => Some(Found::Fresh(begin, all.fresh.len())),
+                    LayerEntry::Nothing => self.row(key).map(Found::InVersion),
+                    LayerEntry::Removed => None,
+                    LayerEntry::Row(_) => Some(Found::Fresh(begin, all.fresh.len())),
                 };
                 let at = all.rows.len();
                 if let (Some(_), Some(bits)) = (row, found.get_mut(at / 8)) {

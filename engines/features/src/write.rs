@@ -4,6 +4,7 @@
 //! everything under it is synced, and so are the folders that new ones were made in; whatever fails before leaves no version
 //! and no folder of one.
 
+mod abandoned;
 pub(crate) mod arrange;
 mod behind;
 mod buckets;
@@ -36,6 +37,7 @@ use crate::rows;
 use crate::schema::{Keys, NotFinite, ROW_BYTES_MAX, Schema, check_name};
 use crate::table::{LAYERS_MAX, Table};
 use crate::versions::folder;
+pub use abandoned::{Abandoned, remove_abandoned};
 pub use compact::compact;
 use journal::Journal;
 pub use journal::Position;
@@ -94,7 +96,7 @@ pub struct Writer {
     kept_bytes: Option<usize>,
     /// Where the files are until they are whole.
     unfinished: Unfinished,
-    /// Of a version that a later writer can go on with.
+    /// There for its lock alone, unless a later writer can go on with the version; gone once the version is whole.
     journal: Option<Journal>,
     /// Up to where the rows of the inputs are in files, as the journal says.
     position: Position,
@@ -209,11 +211,18 @@ impl Writer {
         if shards == 0 || shards > SHARDS_MAX {
             return Err(Error::argument("shards", format!("1 to {SHARDS_MAX}"), shards));
         }
-        let is_new = make_dir(table_dir)?;
-        if table_dir.join(folder(version)).exists() {
-            return Err(exists(table_dir, version));
-        }
-        let unfinished = Unfinished::create(table_dir, version, is_new)?;
+        let (unfinished, journal) = loop {
+            let is_new = make_dir(table_dir)?;
+            if table_dir.join(folder(version)).exists() {
+                return Err(exists(table_dir, version));
+            }
+            let unfinished = Unfinished::create(table_dir, version, is_new)?;
+            match Journal::create(&unfinished.path) {
+                // Another writer took it for a dead one's, as it was not locked yet.
+                Err(_) if !unfinished.path.exists() => {}
+                made => break (unfinished, made?),
+            }
+        };
         let buffer_bytes = BUFFERS_BYTES / shards as usize;
         let shards = (0..shards).map(|number| ShardWriter::new(&unfinished.path, number, buffer_bytes));
         let shards = shards.collect();
@@ -233,7 +242,7 @@ impl Writer {
             memory_bytes: MEMORY_BYTES,
             kept_bytes: Some(0),
             unfinished,
-            journal: None,
+            journal: Some(journal),
             position: Position::default(),
             rows: 0,
             bytes_since: 0,

@@ -6,7 +6,7 @@
 //! would have had otherwise; and nothing that is done while an answer is written calls this thread's methods.
 
 use super::ahead::asked;
-use super::{Part, look_up};
+use super::{TableAnswer, look_up};
 use crate::Served;
 use millpond_catalog::Catalog;
 use millpond_engines_features::{Projection, Table};
@@ -98,7 +98,7 @@ fn find<'p>(calls: &[(usize, Box<Alike>)], payload: &'p [u8]) -> Option<(usize, 
 
 /// Notes a call that was read and is answered by that part: where another one like it was read not long ago, the next is known. One
 /// with a trace is like no other.
-pub(super) fn note(catalog: &Catalog, call: &Served<'_>, reserved: &Reserved<'_>, part: &Part<'_>) {
+pub(super) fn note(catalog: &Catalog, call: &Served<'_>, reserved: &Reserved<'_>, part: &TableAnswer<'_>) {
     let payload = call.asked.payload;
     // Rows that are read already, or vary in length, are written in another way; and no large answer is begun to be thrown away.
     if !is_of_one_server(call)
@@ -175,7 +175,7 @@ impl Alike {
         catalog: &Catalog,
         around: &Around<'_>,
         deadline_ms: Option<u64>,
-        part: &Part<'_>,
+        part: &TableAnswer<'_>,
     ) -> Option<Alike> {
         let name = str::from_utf8(around.table).ok()?;
         let table = catalog.tables.get(name)?;

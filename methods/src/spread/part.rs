@@ -15,22 +15,22 @@ use std::sync::Arc;
 use std::time::Instant;
 
 /// A lookup of a call.
-pub(super) enum Part {
+pub(super) enum SpreadLookup {
     /// Its rows are here.
     Done(Whole),
     /// Nodes are asked for them.
     Nodes(Box<Nodes>),
 }
 
-impl Part {
+impl SpreadLookup {
     /// Bytes of its rows so far, before they are pooled or after, whichever are more, and of which row each key has.
     pub(super) fn bytes(&self) -> usize {
         match self {
-            Part::Done(whole) => {
+            SpreadLookup::Done(whole) => {
                 let offsets = whole.offsets.as_deref().map_or(0, size_of_val);
                 whole.values.len() + offsets + inverse_bytes(whole.inverse.as_deref())
             }
-            Part::Nodes(nodes) => {
+            SpreadLookup::Nodes(nodes) => {
                 let pooled = nodes.pooled.as_ref();
                 let pooled = pooled.map_or(0, |pooled| pooled.answer_bytes(nodes.merge.dim()));
                 nodes.merge.rows_bytes().max(pooled) + inverse_bytes(nodes.inverse.as_deref())

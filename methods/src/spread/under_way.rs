@@ -4,7 +4,7 @@
 //! deadline at the latest; a copy that ends later is still reported, so that a node that has stopped does not look idle.
 
 use super::beside::Beside;
-use super::part::{self, Nodes, Part};
+use super::part::{self, Nodes, SpreadLookup};
 use super::route::Route;
 use super::whole::Whole;
 use crate::Engines;
@@ -18,7 +18,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Instant;
 
 /// What does not change of a call.
-pub(super) struct Begun {
+pub(super) struct CallContext {
     pub(super) route: Arc<Route>,
     pub(super) is_many: bool,
     pub(super) base64: bool,
@@ -28,8 +28,8 @@ pub(super) struct Begun {
 
 /// A lookup over nodes that is still unanswered: its copies, its rows so far, and its timer.
 pub(super) struct UnderWay {
-    begun: Begun,
-    parts: Vec<Part>,
+    begun: CallContext,
+    parts: Vec<SpreadLookup>,
     calls: Arc<Calls<Engines>>,
     /// Taken by the answer.
     detached: Option<Detached<Engines>>,
@@ -49,8 +49,8 @@ fn locked(shared: &Mutex<UnderWay>) -> MutexGuard<'_, UnderWay> {
 impl UnderWay {
     /// Sends a call's copies.
     pub(super) fn begin(
-        begun: Begun,
-        parts: Vec<Part>,
+        begun: CallContext,
+        parts: Vec<SpreadLookup>,
         detached: Detached<Engines>,
         outbound: &Outbound,
         now: Instant,
@@ -67,7 +67,7 @@ impl UnderWay {
         let mut call = locked(&shared);
         for at in 0..call.parts.len() {
             let UnderWay { begun, parts, .. } = &mut *call;
-            let Some(Part::Nodes(nodes)) = parts.get_mut(at) else {
+            let Some(SpreadLookup::Nodes(nodes)) = parts.get_mut(at) else {
                 continue;
             };
             if let Err(status) = nodes.split(&begun.route, now) {
@@ -103,8 +103,8 @@ impl UnderWay {
 
     fn nodes(&mut self, at: usize) -> Option<&mut Nodes> {
         match self.parts.get_mut(at) {
-            Some(Part::Nodes(nodes)) => Some(nodes),
-            Some(Part::Done(_)) | None => None,
+            Some(SpreadLookup::Nodes(nodes)) => Some(nodes),
+            Some(SpreadLookup::Done(_)) | None => None,
         }
     }
 
@@ -146,7 +146,7 @@ impl UnderWay {
             };
             count.fetch_add(1, Ordering::Relaxed);
         }
-        let Some(Part::Nodes(nodes)) = self.parts.get(at) else {
+        let Some(SpreadLookup::Nodes(nodes)) = self.parts.get(at) else {
             return;
         };
         let Some(fan) = &nodes.fan else { return };
@@ -196,7 +196,7 @@ impl UnderWay {
         let UnderWay { begun, parts, .. } = self;
         let others = parts.iter().enumerate().filter(|(other, _)| *other != at);
         let beside = others.map(|(_, part)| part.bytes()).sum();
-        let Some(Part::Nodes(nodes)) = parts.get_mut(at) else {
+        let Some(SpreadLookup::Nodes(nodes)) = parts.get_mut(at) else {
             return;
         };
         let copy = (next.copy, next.node);
@@ -208,18 +208,18 @@ impl UnderWay {
 
     /// Answers, where nothing more is waited for.
     fn answer(&mut self, outbound: &Outbound) {
-        let is_complete = |part: &Part| match part {
-            Part::Done(_) => true,
-            Part::Nodes(nodes) => nodes.is_complete(),
+        let is_complete = |part: &SpreadLookup| match part {
+            SpreadLookup::Done(_) => true,
+            SpreadLookup::Nodes(nodes) => nodes.is_complete(),
         };
         if self.detached.is_none() || !self.parts.iter().all(is_complete) {
             return;
         }
         let calls = Arc::clone(&self.calls);
         let UnderWay { begun, parts, .. } = self;
-        let whole = |part: &mut Part| match part {
-            Part::Done(whole) => Ok(whole.take()),
-            Part::Nodes(nodes) => nodes.finish(&begun.route, |table, version| {
+        let whole = |part: &mut SpreadLookup| match part {
+            SpreadLookup::Done(whole) => Ok(whole.take()),
+            SpreadLookup::Nodes(nodes) => nodes.finish(&begun.route, |table, version| {
                 let catalog = calls.state()?;
                 catalog.version(table, version).cloned()
             }),
@@ -249,7 +249,7 @@ impl UnderWay {
     fn expire(&mut self) {
         let UnderWay { begun, parts, .. } = self;
         for part in parts {
-            if let Part::Nodes(nodes) = part {
+            if let SpreadLookup::Nodes(nodes) = part {
                 nodes.expire(&begun.route);
             }
         }
@@ -261,7 +261,7 @@ impl UnderWay {
             outbound.cancel(&timer);
         }
         for part in &mut self.parts {
-            if let Part::Nodes(nodes) = part
+            if let SpreadLookup::Nodes(nodes) = part
                 && let Some((_, timer)) = nodes.timer.take()
             {
                 outbound.cancel(&timer);

@@ -3,8 +3,8 @@
 //! It splits the call and writes the copies; `sending` sends them. Its invariants: all copies of an upsert have one stamp, so that
 //! replicas end with the same rows in whatever order upserts reach them; and what was sent on is sent on no further.
 
-mod begun;
 mod content;
+mod context;
 mod sending;
 mod shares;
 
@@ -12,8 +12,8 @@ use super::Way;
 use super::beside::Beside;
 use crate::Served;
 use crate::features_upsert::waiting_bytes;
-use begun::Begun;
 use content::Content;
+use context::UpsertContext;
 use millpond_calls::Nodes;
 use millpond_catalog::Catalog;
 use millpond_wire_payload::Reserved;
@@ -34,7 +34,7 @@ pub(crate) fn upsert(
     let waiting = waiting_bytes(&decoded);
     let content = Content::new(catalog, decoded)?;
     let permit = call.calls.admission.enter_holding(waiting)?;
-    let begun = Begun {
+    let begun = UpsertContext {
         shares: shares::split(&way.route, &content),
         content,
         route: way.route,

@@ -1,7 +1,7 @@
 //! One table's part of an answer, with its rows in memory.
 //! Its invariant: it is written as a server writes it that has all the keys.
 
-use crate::features_lookup::Part;
+use crate::features_lookup::TableAnswer;
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::Status;
 use millpond_wire_schema::features_lookup::{self as schema, Header, Missing, RowType};
@@ -25,7 +25,7 @@ pub(crate) struct Whole {
 
 impl Whole {
     /// What this server's own table answers.
-    pub(super) fn here(mut part: Part<'_>) -> Result<Whole, Status> {
+    pub(super) fn here(mut part: TableAnswer<'_>) -> Result<Whole, Status> {
         let (found, values, offsets) = part.take_rows()?;
         Ok(Whole {
             version: part.version(),

@@ -56,6 +56,11 @@ fn unknown_and_wrong_keys_are_named() {
         "\"localhost\" is no address; write IP:PORT",
     );
     check(
+        "[server]\nlisten = \"unix:a.sock\"",
+        &[],
+        "\"unix:a.sock\" is a Unix socket, which only listen_also of [server] and [server.resp] takes: listen_also = [\"unix:a.sock\"]",
+    );
+    check(
         "[server]\nconnections_max = 0",
         &[],
         "server.connections_max is 0",

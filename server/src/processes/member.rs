@@ -2,7 +2,7 @@
 //!
 //! Its invariant: a stop comes as SIGTERM alone, from its parent or because that is gone, and no net thread waits for a pipe.
 
-use super::message::{Order, Said};
+use super::message::{Order, Report};
 use crate::switch::{self, Plan, Refusal};
 use crate::tune::Setting;
 use crate::{Error, Shared, admin, tune};
@@ -27,7 +27,7 @@ pub struct Member(Arc<Talk>);
 
 struct Talk {
     number: usize,
-    said: SyncSender<Said>,
+    said: SyncSender<Report>,
     shared: OnceLock<Weak<Shared>>,
     /// Hears twice what is served: that it may open, and that it may accept; or that it never will.
     may_go_on: Mutex<Receiver<Served>>,
@@ -84,7 +84,7 @@ impl Member {
         Ok(member)
     }
 
-    fn new(number: usize, said_max: usize) -> (Member, Receiver<Said>, SyncSender<Served>) {
+    fn new(number: usize, said_max: usize) -> (Member, Receiver<Report>, SyncSender<Served>) {
         let (said, to_say) = sync_channel(said_max);
         let (go_on, may_go_on) = sync_channel(2);
         let talk = Talk {
@@ -115,13 +115,13 @@ impl Member {
     pub(crate) fn wait_to_serve(&self, shared: &Arc<Shared>, serving: Served) -> Result<Served, Error> {
         let _ = self.0.shared.set(Arc::downgrade(shared));
         // It fails only where the parent is gone, which ends this process anyway.
-        let _ = self.0.said.send(Said::Warm { serving });
+        let _ = self.0.said.send(Report::Warm { serving });
         self.wait_to_open()
     }
 
     /// It accepts.
     pub(crate) fn is_ready(&self) {
-        let _ = self.0.said.send(Said::Ready);
+        let _ = self.0.said.send(Report::Ready);
     }
 
     /// Has the parent decide what all processes are to take over; `on_decision` hears when this one has, or why not.
@@ -136,7 +136,7 @@ impl Member {
         let mut asking = self.asking();
         asking.last += 1;
         let number = asking.last;
-        let said = Said::Tune {
+        let said = Report::Tune {
             asked: number,
             key: key.to_owned(),
             value: value.to_owned(),
@@ -156,7 +156,7 @@ impl Member {
         let mut asking = locked(&self.0.switching);
         asking.last += 1;
         let asked = asking.last;
-        if asking.calls.len() >= ASKING_MAX || self.0.said.try_send(Said::Switch { asked, plan }).is_err() {
+        if asking.calls.len() >= ASKING_MAX || self.0.said.try_send(Report::Switch { asked, plan }).is_err() {
             drop(asking);
             let ex = "the parent of the processes is busy, so nothing was changed; try again";
             return on_outcome(Err(Refusal::passing(Code::Overloaded, ex)));
@@ -170,7 +170,7 @@ impl Member {
         *locked(&self.0.opened) = Some((number, decide));
         let said = self.0.said.clone();
         let opened = move |refusal| {
-            let _ = said.send(Said::Opened {
+            let _ = said.send(Report::Opened {
                 switch: number,
                 refusal,
             });
@@ -187,7 +187,7 @@ impl Member {
                     opened(None);
                     if decided.recv() == Ok(true) {
                         next.commit(|| {
-                            let _ = said.send(Said::Closed { switch: number });
+                            let _ = said.send(Report::Closed { switch: number });
                         });
                     }
                 }
@@ -244,7 +244,7 @@ impl Member {
         order: Order,
         go_on: &SyncSender<Served>,
         signal: impl Fn(Signal),
-    ) -> Result<(), std::sync::mpsc::SendError<Said>> {
+    ) -> Result<(), std::sync::mpsc::SendError<Report>> {
         let shared = self.0.shared.get().and_then(Weak::upgrade);
         match (order, shared) {
             (Order::Reload, _) => signal(Signal::HUP),
@@ -253,11 +253,11 @@ impl Member {
             }
             (Order::Beat, shared) => {
                 let why_not_ready = shared.and_then(|shared| shared.health.complaint());
-                self.0.said.send(Said::Beats { why_not_ready })?;
+                self.0.said.send(Report::Beats { why_not_ready })?;
             }
             (Order::Metrics { round }, Some(shared)) => {
                 let values = admin::page::metrics(Some(&shared)).into_values();
-                self.0.said.send(Said::Metrics { round, values })?;
+                self.0.said.send(Report::Metrics { round, values })?;
             }
             (Order::Set { setting, asked }, Some(shared)) => self.set(&shared, &setting, asked),
             (Order::Refuse { asked, problem }, Some(_)) => self.decided(asked, Err(problem)),
@@ -294,7 +294,7 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Writes to the parent until it reads no more.
-fn tell(to_say: &Receiver<Said>) {
+fn tell(to_say: &Receiver<Report>) {
     for message in to_say {
         if say(&mut std::io::stdout().lock(), &message).is_err() {
             return;
@@ -321,7 +321,7 @@ mod tests {
             Vec::push(&mut signals.borrow_mut(), signal);
         });
         drop(member);
-        let beats = Said::Beats { why_not_ready: None };
+        let beats = Report::Beats { why_not_ready: None };
         assert_eq!(told.iter().collect::<Vec<_>>(), [beats.clone(), beats]);
         assert_eq!(signals.into_inner(), [Signal::HUP, Signal::TERM]);
     }
@@ -367,14 +367,14 @@ mod tests {
         // Nobody has read the first one.
         ask();
         assert_eq!(decisions.try_recv(), Ok(Err(Code::Overloaded)));
-        let Ok(Said::Tune { asked, .. }) = to_say.try_recv() else {
+        let Ok(Report::Tune { asked, .. }) = to_say.try_recv() else {
             panic!("the parent is asked")
         };
         member.decided(asked, Ok(()));
         member.decided(asked, Ok(()));
         assert_eq!(decisions.try_recv(), Ok(Ok(())));
         ask();
-        let Ok(Said::Tune { asked, .. }) = to_say.try_recv() else {
+        let Ok(Report::Tune { asked, .. }) = to_say.try_recv() else {
             panic!("there is room again")
         };
         member.decided(asked, Err("it may not be".to_owned()));

@@ -44,7 +44,7 @@ pub(super) enum Order {
 /// What a process tells its parent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Said {
+pub(super) enum Report {
     /// It is warm, with these versions; it accepts nothing before it is told to.
     Warm { serving: BTreeMap<String, Serving> },
     /// It accepts.
@@ -78,7 +78,7 @@ mod tests {
     #[test]
     fn messages_arrive_as_they_were_said() {
         let said = [
-            Said::Warm {
+            Report::Warm {
                 serving: [(
                     "films".to_owned(),
                     Serving {
@@ -89,19 +89,19 @@ mod tests {
                 )]
                 .into(),
             },
-            Said::Ready,
-            Said::Beats { why_not_ready: None },
-            Said::Beats {
+            Report::Ready,
+            Report::Beats { why_not_ready: None },
+            Report::Beats {
                 why_not_ready: Some("net-0 does not turn".into()),
             },
-            Said::Metrics {
+            Report::Metrics {
                 round: 7,
                 values: vec![
                     ("a".into(), vec![("{x=\"\\n\"}".into(), 0.1)]),
                     ("b".into(), Vec::new()),
                 ],
             },
-            Said::Tune {
+            Report::Tune {
                 asked: 1,
                 key: "server.stat".into(),
                 value: "false".into(),
@@ -112,9 +112,9 @@ mod tests {
         said.iter().for_each(|message| say(&mut bytes, message).unwrap());
         let mut from = bytes.as_slice();
         for message in said {
-            assert_eq!(hear::<Said>(&mut from), Some(Ok(message)));
+            assert_eq!(hear::<Report>(&mut from), Some(Ok(message)));
         }
-        assert_eq!(hear::<Said>(&mut from), None);
+        assert_eq!(hear::<Report>(&mut from), None);
     }
 
     #[test]

@@ -8,7 +8,7 @@ mod pages;
 mod switches;
 
 use super::admin::State;
-use super::message::{Order, Said};
+use super::message::{Order, Report};
 use super::settings::Settings;
 use crate::Error;
 use crate::admin::page;
@@ -38,7 +38,7 @@ pub(super) type Launch = Box<dyn Fn(usize) -> Command + Send>;
 /// What the parent's thread hears.
 pub(super) enum Event {
     /// Of a process.
-    Heard(Who, Heard<Said>),
+    Heard(Who, Heard<Report>),
     /// Somebody asks for the metrics.
     Page(Ticket),
     /// The step of the switch of that number that cannot be taken back is taken, or was refused.
@@ -268,31 +268,31 @@ impl Parent {
         self.publish();
     }
 
-    fn said(&mut self, who: Who, said: Said) {
+    fn said(&mut self, who: Who, said: Report) {
         let number = who.number;
         self.heard_of(number);
         match said {
-            Said::Warm { serving } => {
+            Report::Warm { serving } => {
                 self.switches.learn(serving);
                 self.warm(number);
             }
-            Said::Ready => self.ready(number),
-            Said::Beats { why_not_ready } => self.has_beaten(number, why_not_ready.as_deref()),
-            Said::Metrics { round, values } => {
+            Report::Ready => self.ready(number),
+            Report::Beats { why_not_ready } => self.has_beaten(number, why_not_ready.as_deref()),
+            Report::Metrics { round, values } => {
                 self.members[number].page = Some(Page::from_values(values, &self.families));
                 if round == self.round.number {
                     self.told(number);
                 }
             }
-            Said::Tune {
+            Report::Tune {
                 asked,
                 key,
                 value,
                 keeps,
             } => self.tune(number, asked, Asked::read(&key, &value, keeps)),
-            Said::Switch { asked, plan } => self.switch(number, asked, plan),
-            Said::Opened { switch, refusal } => self.opened(number, switch, refusal),
-            Said::Closed { switch } => self.closed(number, switch),
+            Report::Switch { asked, plan } => self.switch(number, asked, plan),
+            Report::Opened { switch, refusal } => self.opened(number, switch, refusal),
+            Report::Closed { switch } => self.closed(number, switch),
         }
     }
 

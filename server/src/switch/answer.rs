@@ -9,6 +9,7 @@ use millpond_catalog::Handle;
 use millpond_engines_features::{self as features, Table};
 use millpond_wire_schema::Status;
 use millpond_wire_schema::features_versions::{Answer, Version};
+use std::path::Path;
 
 /// What there is now; `why_not` is what kept the last switch from being written.
 pub(super) fn answer(
@@ -27,15 +28,26 @@ pub(super) fn answer(
         None => features::version_at_start(&section.path)
             .map(|version| (version, format!("a restart serves version {version}"))),
     };
+    let opens = || features::check_opens(&section.path, active.version());
     let why_not = match at_start {
-        Ok((version, _)) if version == active.version() => None,
-        Ok((_, derived)) => Some(why_not.unwrap_or(derived)),
+        Ok((version, _)) if version == active.version() => opens().err().map(|error| {
+            let why_not =
+                why_not.unwrap_or_else(|| format!("version {version} does not open: {}", problem(&error)));
+            format!("a restart fails: {why_not}")
+        }),
+        Ok((_, derived)) => Some(match why_not {
+            Some(why_not) => format!("{derived}: {why_not}"),
+            None => derived,
+        }),
         Err(_) => Some(why_not.unwrap_or_else(|| {
             "ACTIVE in the table's folder is damaged, or names a version that is not there".to_owned()
         })),
     };
     let described = features::describe_versions(&section.path).unwrap_or_default();
-    let mut versions: Vec<Version<'static>> = described.into_iter().map(on_disk).collect();
+    let mut versions: Vec<Version<'static>> = described
+        .into_iter()
+        .map(|described| on_disk(&section.path, described))
+        .collect();
     for open in catalog.versions(table) {
         match versions
             .iter_mut()
@@ -51,11 +63,12 @@ pub(super) fn answer(
         before: past.before,
         persistent: why_not.is_none(),
         why_not: why_not.map(Into::into),
+        warning: catalog.hidden(table).map(|hidden| hidden.to_string().into()),
         versions,
     })
 }
 
-fn on_disk((version, info): features::Described) -> Version<'static> {
+fn on_disk(table_dir: &Path, (version, info): features::Described) -> Version<'static> {
     let none = Version {
         version,
         base: None,
@@ -75,6 +88,9 @@ fn on_disk((version, info): features::Described) -> Version<'static> {
             source: Some(info.source)
                 .filter(|source| !source.is_empty())
                 .map(Into::into),
+            problem: features::check_opens(table_dir, version)
+                .err()
+                .map(|error| problem(&error).into()),
             ..none
         },
         Err(_) => Version {
@@ -82,6 +98,44 @@ fn on_disk((version, info): features::Described) -> Version<'static> {
             ..none
         },
     }
+}
+
+/// Why a version does not open, without the folders of this machine.
+fn problem(error: &features::Error) -> String {
+    use features::Error::{Base, Damaged, Format, Io, VersionNotFound};
+    // With the version's folder: a delta needs those of its base too.
+    let file = |path: &Path| {
+        let folder = path
+            .parent()
+            .and_then(Path::file_name)
+            .unwrap_or_default()
+            .display();
+        format!("{folder}/{}", path.file_name().unwrap_or_default().display())
+    };
+    let problem = match error {
+        Damaged {
+            path,
+            what,
+            expected,
+            found,
+        } => format!(
+            "{} is damaged: {what}: expected {expected}, found {found}",
+            file(path)
+        ),
+        Io {
+            action, path, source, ..
+        } => format!("cannot {action} {}: {source}", file(path)),
+        Base { version, .. } => {
+            format!("version {version}, which it stands on, is not as it was or cannot be read")
+        }
+        Format { path, found, .. } => format!(
+            "{} has format {found}, which this build does not read",
+            file(path)
+        ),
+        VersionNotFound { .. } => return "its folder is gone".to_owned(),
+        _ => "its files are not as they were written".to_owned(),
+    };
+    format!("{problem}; `millpond features verify` on the server says more")
 }
 
 /// A version whose folder is gone.

@@ -23,6 +23,8 @@ schema! {
         persistent: Bool,
         /// Why it does not.
         why_not: Optional<Text>,
+        /// What lookups do not see of the upserts, because they were folded into another version, and how to have it back.
+        warning: Optional<Text>,
         /// Those in the table's folder, and those that are open.
         versions: List<Version<'static>>,
     }
@@ -45,7 +47,7 @@ schema! {
         source: Optional<Text>,
         /// Whether it is open: at_version and features.rollback need no files.
         held: Bool,
-        /// Why it cannot be read; the other figures are 0 then.
+        /// Why a start could not open it; the other figures are 0 where its manifest cannot be read.
         problem: Optional<Text>,
     }
 }

@@ -44,10 +44,10 @@ pub use fold::fold;
 pub use held::Held;
 pub use input::{Format, Given, Source, Stream};
 pub use inspect::{Inspection, inspect, verify};
-pub use millpond_engines_features::write::{Duplicates, MEMORY_BYTES, Summary};
+pub use millpond_engines_features::write::{Abandoned, Duplicates, MEMORY_BYTES, Summary, remove_abandoned};
 pub use millpond_engines_features::{
-    Active, Described, Fold, FoldVersion, Folded, Keys, NodeShare, NotFinite, Numbers, ShardInfo,
-    activate_at_start, delete_at_start, describe_versions, roll_back_at_start, version_at_start,
+    Active, Described, Fold, FoldVersion, Folded, Hidden, Keys, NodeShare, NotFinite, Numbers, ShardInfo,
+    check_opens, delete_at_start, describe_versions, version_at_start,
 };
 pub use random::{RandomOptions, random};
 
@@ -68,13 +68,39 @@ pub fn compact(
     Ok(folded?)
 }
 
-/// Opens a version as a start does, the highest unless one is named, and lets it go: manifest, lengths and headers are read.
+/// Says that a start is to serve another version, the highest when left out, once its files were looked at as a start opens them.
+///
+/// # Errors
+/// [`Error::Table`] as the engine says it; nothing has changed then.
+pub fn activate_at_start(table_dir: &Path, version: Option<u64>) -> Result<Active, Error> {
+    let highest = || features::versions(table_dir).map(|there| there.last().copied());
+    if let Some(version) = version.map_or_else(highest, |version| Ok(Some(version)))? {
+        check_opens(table_dir, version)?;
+    }
+    Ok(features::activate_at_start(table_dir, version)?)
+}
+
+/// Says that a start is to serve what was served before the last switch, once its files were looked at as a start opens them.
+///
+/// # Errors
+/// [`Error::Table`] as the engine says it; nothing has changed then.
+pub fn roll_back_at_start(table_dir: &Path) -> Result<Active, Error> {
+    if let Some(before) = Active::read(table_dir)?.and_then(|active| active.before) {
+        check_opens(table_dir, before)?;
+    }
+    Ok(features::roll_back_at_start(table_dir)?)
+}
+
+/// What a start would not show of the upserts that were folded into other versions, if anything. Whether a log still has them is not
+/// looked at: of a version that ever served it is taken to have none.
 ///
 /// # Errors
 /// [`Error::Table`] as the engine says it.
-pub fn check_opens(table_dir: &Path, version: Option<u64>) -> Result<(), Error> {
-    Table::open_version(table_dir, version)?;
-    Ok(())
+pub fn hidden_at_start(table_dir: &Path) -> Result<Option<Hidden>, Error> {
+    let version = version_at_start(table_dir)?;
+    let served_max = Active::read(table_dir)?.map_or(version, |active| active.highest);
+    let table = Table::open_version(table_dir, Some(version))?;
+    Ok(features::hidden_by(&table, None, served_max))
 }
 
 fn next_version(table_dir: &Path) -> Result<u64, Error> {

@@ -4,7 +4,7 @@
 
 use super::slots::{PinnedFilter, Sought};
 use super::view::Now;
-use crate::layer::Said;
+use crate::layer::LayerEntry;
 
 /// A block of at most `KEYS` keys, 64 at most. Key i is bit i.
 pub(crate) struct Block<'n, const KEYS: usize> {
@@ -44,10 +44,15 @@ impl<'n, const KEYS: usize> Block<'n, KEYS> {
     /// What the overlay says of the key at the place of one of these; its row comes behind what is in `rows`, and has no bytes
     /// without `ROWS`.
     #[inline]
-    pub(crate) fn said<'r, const ROWS: bool>(&self, at: usize, key: u64, rows: &'r mut Vec<u8>) -> Said<'r> {
+    pub(crate) fn said<'r, const ROWS: bool>(
+        &self,
+        at: usize,
+        key: u64,
+        rows: &'r mut Vec<u8>,
+    ) -> LayerEntry<'r> {
         match self.sought.get(at) {
             Some(sought) => self.now.said_by::<ROWS>(key, *sought, rows),
-            None => Said::Nothing,
+            None => LayerEntry::Nothing,
         }
     }
 }

@@ -15,7 +15,7 @@ use super::State;
 use super::compact::Compaction;
 use super::folded::{Folded, Settled};
 use super::index::{Entry, Index, Writer};
-use super::record::{Said, Written};
+use super::record::{LogRecord, Written};
 use super::stamp::Stamp;
 use super::stored::{self, StoredRows, VARYING};
 use super::upsert::{Job, Parts, Upsert, UpsertError, Upserted};
@@ -319,8 +319,8 @@ impl Committer {
         Ok(rows)
     }
 
-    fn said<'a>(&self, accepted: &'a Accepted, time_ms: u64) -> Said<'a> {
-        Said::Upsert {
+    fn said<'a>(&self, accepted: &'a Accepted, time_ms: u64) -> LogRecord<'a> {
+        LogRecord::Upsert {
             time_ms,
             stamp: accepted.stamp,
             layout: self.layout,
@@ -387,7 +387,7 @@ impl Committer {
     }
 
     /// Writes what is no upsert, in one group.
-    pub fn note(&mut self, said: &[Said<'_>]) -> Result<(), Arc<Error>> {
+    pub fn note(&mut self, said: &[LogRecord<'_>]) -> Result<(), Arc<Error>> {
         let history = self.history;
         let Some(log) = &mut self.log else { return Ok(()) };
         let written: Vec<_> = said.iter().map(|&said| Written { said, history }).collect();
@@ -431,7 +431,7 @@ impl Committer {
         }
         let time_ms = self.state.clock.now_ms();
         // The log's own failures show in the next upsert.
-        if self.note(&[Said::Settled { time_ms, settled }]).is_ok() {
+        if self.note(&[LogRecord::Settled { time_ms, settled }]).is_ok() {
             self.compaction.settled = settled;
             self.state.show_settled(settled);
         }
@@ -451,7 +451,7 @@ impl Committer {
             let time_ms = self.state.clock.now_ms();
             let written_ms = time_ms.saturating_sub(self.state.ttl_ms.unwrap_or_default());
             // The log's own failures show in the next upsert.
-            self.swept.is_untold = self.note(&[Said::Expired { time_ms, written_ms }]).is_err();
+            self.swept.is_untold = self.note(&[LogRecord::Expired { time_ms, written_ms }]).is_err();
         }
     }
 

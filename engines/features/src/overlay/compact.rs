@@ -13,7 +13,7 @@ use millpond_wal::{Error, Records};
 use super::commit::Committer;
 use super::folded::{Folded, Settled};
 use super::is_old;
-use super::record::{self, Said};
+use super::record::{self, LogRecord};
 
 /// Bytes that a step reads at least.
 const STEP_BYTES: u64 = 256 << 10;
@@ -44,7 +44,7 @@ pub(super) struct Segments(VecDeque<Held>);
 
 impl Segments {
     /// A record of the segment that begins with this sequence was read or written.
-    pub fn note(&mut self, first_sequence: u64, said: Said<'_>) {
+    pub fn note(&mut self, first_sequence: u64, said: LogRecord<'_>) {
         if self
             .0
             .back()
@@ -57,12 +57,14 @@ impl Segments {
         }
         let Some(held) = self.0.back_mut() else { return };
         match said {
-            Said::Upsert { .. } | Said::Kept { .. } => held.latest_ms = held.latest_ms.max(said.time_ms()),
-            Said::Folded {
+            LogRecord::Upsert { .. } | LogRecord::Kept { .. } => {
+                held.latest_ms = held.latest_ms.max(said.time_ms())
+            }
+            LogRecord::Folded {
                 sequence, before_ms, ..
             } => held.folded = held.folded.or_further(sequence, before_ms),
-            Said::Settled { settled, .. } => held.settled = held.settled.max(settled),
-            Said::Expired { .. } => {}
+            LogRecord::Settled { settled, .. } => held.settled = held.settled.max(settled),
+            LogRecord::Expired { .. } => {}
         }
     }
 
@@ -290,14 +292,14 @@ impl Committer {
         let time_ms = self.state.clock.now_ms();
         let mut said = Vec::new();
         if !is_told_of_fold {
-            said.push(Said::Folded {
+            said.push(LogRecord::Folded {
                 time_ms,
                 sequence: folded.sequence,
                 before_ms: folded.before_ms,
             });
         }
         if !is_told_of_others {
-            said.push(Said::Settled { time_ms, settled });
+            said.push(LogRecord::Settled { time_ms, settled });
         }
         match said.is_empty() {
             true => Ok(()),
@@ -368,8 +370,8 @@ impl Committer {
 }
 
 impl Kept {
-    fn said(&self) -> Said<'_> {
-        Said::Kept {
+    fn said(&self) -> LogRecord<'_> {
+        LogRecord::Kept {
             sequence: self.sequence,
             copied: self.copied,
             kind: self.kind,

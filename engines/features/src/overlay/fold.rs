@@ -10,13 +10,14 @@ use std::time::Duration;
 use millpond_wal::{Clock, is_held, sync_segments};
 
 use super::folded::Folded;
+use super::hidden::version_with;
 use super::index::Entry;
 use super::is_old;
 use super::owner;
 use super::record::{FORMAT, layout_of};
 use super::recovered::{Found, random_history};
 use crate::error::Error;
-use crate::layer::Said;
+use crate::layer::LayerEntry;
 use crate::table::Table;
 use crate::versions::versions;
 use crate::write::{Summary, Writer};
@@ -56,8 +57,15 @@ pub enum FoldVersion {
         /// Keys of which the log has upserts that are left to the next fold, those that may still fail among them.
         keys_left: u64,
     },
-    /// This one had it before, and none was written: the base, or a delta on it that an earlier fold wrote.
+    /// An earlier fold wrote it as this one would, or has more, and none was written.
     Had(u64),
+    /// The log has no row or removal that the base lacks and that is to be folded, and none was written.
+    NothingNew {
+        /// The base.
+        base: u64,
+        /// As in [`FoldVersion::Written`].
+        keys_left: u64,
+    },
 }
 
 impl FoldVersion {
@@ -65,13 +73,13 @@ impl FoldVersion {
     pub fn written(self) -> Option<(Summary, Folded)> {
         match self {
             FoldVersion::Written { summary, folded, .. } => Some((summary, folded)),
-            FoldVersion::Had(_) => None,
+            FoldVersion::Had(_) | FoldVersion::NothingNew { .. } => None,
         }
     }
 }
 
 /// Writes the content of an overlay's log as the next version, a delta on `base`; nothing where the base, or the highest version, has
-/// it. Keys that `holds` does not say yes to are left out: the base may be for one node. A server may write to the log meanwhile:
+/// it, whatever the log says beside rows and removals. Keys that `holds` does not say yes to are left out: the base may be for one node. A server may write to the log meanwhile:
 /// its last group is left to the next fold then, because it may still fail.
 ///
 /// # Errors
@@ -90,33 +98,48 @@ pub fn fold(
         before_ms: before(&found, fold, known)?,
         ..last
     };
+    let now_ms = Clock::new(found.time_ms).now_ms();
+    let counts = |key, written_ms| !is_old(written_ms, fold.ttl_ms, now_ms) && holds(key);
+    let nothing_new = |found: &Found| FoldVersion::NothingNew {
+        base: base.version(),
+        keys_left: keys_left(found, known, &counts),
+    };
     if !folded.covers(known) || known.covers(folded) {
-        return Ok(FoldVersion::Had(base.version()));
+        return Ok(nothing_new(&found));
     }
     let is_in = if fold.is_rebuilt { folded } else { known };
     if !is_in.covers(found.folded) {
+        let wanted = Folded {
+            history: folded.history,
+            ..found.folded
+        };
+        let onto = match version_with(table_dir, wanted) {
+            Some(version) => format!("fold onto version {version}, which has them (--base {version})"),
+            None => "restore a version that has them, and fold onto that".to_owned(),
+        };
         return Err(problem(
             fold,
             format!(
-                "its rows up to {} are in a version, and version {} has them up to {}: fold onto the version that has them all",
+                "its rows up to {} are in a version, and version {} has them up to {}: {onto}",
                 described(found.folded),
                 base.version(),
                 described(known)
             ),
         ));
     }
-    let now_ms = Clock::new(found.time_ms).now_ms();
-    let counts = |key, written_ms| !is_old(written_ms, fold.ttl_ms, now_ms) && holds(key);
-    let keys_left = keys_left(&found, folded, &counts);
-    let mut entries: Vec<_> = found.entries.into_values().collect();
-    entries.retain(|entry| {
+    let is_new = |entry: &Entry| {
         !is_in.has(entry.sequence, entry.stamp)
             && folded.has(entry.sequence, entry.stamp)
             && counts(entry.key, entry.written_ms)
-    });
-    if entries.is_empty() && folded.before_ms > 0 && folded.before_ms == known.before_ms {
-        return Ok(FoldVersion::Had(base.version()));
+    };
+    // The sequence also counts what the log notes for itself, such as that a fold serves. A later time alone is worth a version: all
+    // nodes of a table write one of the same number.
+    if folded.before_ms == known.before_ms && !found.entries.values().any(is_new) {
+        return Ok(nothing_new(&found));
     }
+    let keys_left = keys_left(&found, folded, &counts);
+    let mut entries: Vec<_> = found.entries.into_values().collect();
+    entries.retain(is_new);
     if let Some(highest) = highest_above(&base, table_dir)
         && has_all(&highest, &base, folded, fold, &entries)
     {
@@ -207,12 +230,12 @@ fn has_same(version: &Table, entries: &[Entry]) -> bool {
     let mut found: u64 = 0;
     let is_same = entries.iter().all(|entry| {
         let said = layer.find(entry.key);
-        found += u64::from(!matches!(said, Said::Nothing));
+        found += u64::from(!matches!(said, LayerEntry::Nothing));
         match (&entry.row, said) {
-            (Some(row), Said::Row(said)) => **row == *said,
+            (Some(row), LayerEntry::Row(said)) => **row == *said,
             // Of a key that the base does not have nothing is written.
-            (None, Said::Removed) => true,
-            (None, Said::Nothing) => !version.contains(entry.key),
+            (None, LayerEntry::Removed) => true,
+            (None, LayerEntry::Nothing) => !version.contains(entry.key),
             _ => false,
         }
     });

@@ -4,7 +4,7 @@
 //! log that names a table is neither opened over nor folded into another one.
 
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::path::Path;
 
 use xxhash_rust::xxh3::xxh3_64;
@@ -23,13 +23,20 @@ const BYTES_MAX: u64 = 1024;
 /// Whether the log names the table; a log from before there were names does not.
 ///
 /// # Errors
-/// [`Error::Overlay`] where the log names another table, or the file says anything else; [`Error::Io`].
+/// [`Error::Overlay`] where the log names another table, or the file says anything else or cannot be read.
 pub(super) fn check(dir: &Path, table: &Table) -> Result<bool, Error> {
     let problem = |problem: String| Error::Overlay {
         path: dir.to_path_buf(),
         problem,
     };
-    match read(&dir.join(FILE))? {
+    let named = read(&dir.join(FILE)).map_err(|error| {
+        problem(format!(
+            "its file {FILE}, which names the log's table, cannot be read: {error}; let this user read it, or remove it if the log has \
+             upserts of table {:?}",
+            table.name()
+        ))
+    });
+    match named? {
         None => Ok(false),
         Some(Some(name)) if name == table.name() => Ok(true),
         Some(Some(name)) => Err(problem(format!(
@@ -63,7 +70,7 @@ pub(super) fn write(dir: &Path, table: &Table) -> Result<(), Error> {
 }
 
 /// The name in the file, if it has one; nothing where there is no file.
-fn read(path: &Path) -> Result<Option<Option<String>>, Error> {
+fn read(path: &Path) -> io::Result<Option<Option<String>>> {
     let read = files::open(path).and_then(|file| {
         let mut bytes = Vec::new();
         file.take(BYTES_MAX).read_to_end(&mut bytes)?;
@@ -72,7 +79,7 @@ fn read(path: &Path) -> Result<Option<Option<String>>, Error> {
     match read {
         Ok(bytes) => Ok(Some(decode(&bytes))),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(Error::io("read", path)(error)),
+        Err(error) => Err(error),
     }
 }
 
@@ -123,6 +130,20 @@ mod tests {
             .unwrap()
             .map(|entry| entry.unwrap().file_name());
         assert_eq!(names.collect::<Vec<_>>(), [FILE]);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_read_is_an_error_with_what_to_do() {
+        let dir = tempfile::tempdir().unwrap();
+        let films = table(dir.path(), "films");
+        fs::create_dir(dir.path().join(FILE)).unwrap();
+        let refused = check(dir.path(), &films).unwrap_err().to_string();
+        let told = "its file TABLE, which names the log's table, cannot be read: it is no regular file; let this user read it, or remove it if \
+                    the log has upserts of table \"films\"";
+        assert!(
+            refused.starts_with("overlay ") && refused.ends_with(told),
+            "{refused}"
+        );
     }
 
     #[test]

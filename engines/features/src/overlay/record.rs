@@ -56,7 +56,7 @@ pub(crate) static FORMAT: Format = Format {
 
 /// A record that is read, or about to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Said<'a> {
+pub(crate) enum LogRecord<'a> {
     /// Rows and removals, in this order.
     Upsert {
         time_ms: u64,
@@ -95,7 +95,7 @@ pub(crate) enum Said<'a> {
 
 /// One that is written.
 pub(crate) struct Written<'a> {
-    pub said: Said<'a>,
+    pub said: LogRecord<'a>,
     pub history: u64,
 }
 
@@ -103,13 +103,13 @@ impl Body for Written<'_> {
     fn kind(&self) -> u8 {
         match self.said {
             _ if self.has_varying_rows() => KIND_VARYING,
-            Said::Upsert { stamp, .. } if stamp.is_some() => KIND_STAMPED,
-            Said::Upsert { .. } => KIND_UPSERT,
-            Said::Folded { before_ms: 0, .. } => KIND_FOLDED,
-            Said::Folded { .. } => KIND_FOLDED_BEFORE,
-            Said::Settled { .. } => KIND_SETTLED,
-            Said::Expired { .. } => KIND_EXPIRED,
-            Said::Kept { .. } => KIND_KEPT,
+            LogRecord::Upsert { stamp, .. } if stamp.is_some() => KIND_STAMPED,
+            LogRecord::Upsert { .. } => KIND_UPSERT,
+            LogRecord::Folded { before_ms: 0, .. } => KIND_FOLDED,
+            LogRecord::Folded { .. } => KIND_FOLDED_BEFORE,
+            LogRecord::Settled { .. } => KIND_SETTLED,
+            LogRecord::Expired { .. } => KIND_EXPIRED,
+            LogRecord::Kept { .. } => KIND_KEPT,
         }
     }
 
@@ -119,7 +119,7 @@ impl Body for Written<'_> {
 
     fn bytes(&self) -> usize {
         match self.said {
-            Said::Upsert {
+            LogRecord::Upsert {
                 stamp, keys, rows, ..
             } => {
                 let stamp_bytes = if stamp.is_some() || self.has_varying_rows() {
@@ -129,15 +129,15 @@ impl Body for Written<'_> {
                 };
                 UPSERT_HEADER_BYTES + stamp_bytes + keys.len() + rows.len()
             }
-            Said::Kept { body, .. } => KEPT_HEADER_BYTES + body.len(),
-            Said::Folded { before_ms: 0, .. } | Said::Expired { .. } => MARK_BYTES,
-            Said::Folded { .. } | Said::Settled { .. } => LONG_MARK_BYTES,
+            LogRecord::Kept { body, .. } => KEPT_HEADER_BYTES + body.len(),
+            LogRecord::Folded { before_ms: 0, .. } | LogRecord::Expired { .. } => MARK_BYTES,
+            LogRecord::Folded { .. } | LogRecord::Settled { .. } => LONG_MARK_BYTES,
         }
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
         match self.said {
-            Said::Upsert {
+            LogRecord::Upsert {
                 time_ms,
                 stamp,
                 layout,
@@ -161,21 +161,21 @@ impl Body for Written<'_> {
                 out.extend_from_slice(keys);
                 out.extend_from_slice(rows);
             }
-            Said::Folded {
+            LogRecord::Folded {
                 time_ms,
                 sequence,
                 before_ms: 0,
             } => push_all(&[time_ms, sequence], out),
-            Said::Folded {
+            LogRecord::Folded {
                 time_ms,
                 sequence,
                 before_ms,
             } => push_all(&[time_ms, sequence, before_ms], out),
-            Said::Expired { time_ms, written_ms } => push_all(&[time_ms, written_ms], out),
-            Said::Settled { time_ms, settled } => {
+            LogRecord::Expired { time_ms, written_ms } => push_all(&[time_ms, written_ms], out),
+            LogRecord::Settled { time_ms, settled } => {
                 push_all(&[time_ms, settled.whole_ms, settled.foldable_ms], out);
             }
-            Said::Kept {
+            LogRecord::Kept {
                 sequence,
                 copied,
                 kind,
@@ -197,43 +197,43 @@ fn push_all(numbers: &[u64], out: &mut Vec<u8>) {
 impl Written<'_> {
     /// Removals alone are those of any table.
     fn has_varying_rows(&self) -> bool {
-        matches!(self.said, Said::Upsert { row_bytes, rows, .. } if row_bytes as usize == VARYING && !rows.is_empty())
+        matches!(self.said, LogRecord::Upsert { row_bytes, rows, .. } if row_bytes as usize == VARYING && !rows.is_empty())
     }
 }
 
-impl<'a> Said<'a> {
+impl<'a> LogRecord<'a> {
     pub(crate) fn time_ms(&self) -> u64 {
         match *self {
-            Said::Upsert { time_ms, .. }
-            | Said::Folded { time_ms, .. }
-            | Said::Settled { time_ms, .. }
-            | Said::Expired { time_ms, .. } => time_ms,
-            Said::Kept { kind, body, .. } => decode(kind, body).map_or(0, |said| said.time_ms()),
+            LogRecord::Upsert { time_ms, .. }
+            | LogRecord::Folded { time_ms, .. }
+            | LogRecord::Settled { time_ms, .. }
+            | LogRecord::Expired { time_ms, .. } => time_ms,
+            LogRecord::Kept { kind, body, .. } => decode(kind, body).map_or(0, |said| said.time_ms()),
         }
     }
 
     /// When its rows were written. A row that several servers have is as old on each of them: its stamp says how old.
     pub(crate) fn written_ms(&self) -> u64 {
         match *self {
-            Said::Upsert { time_ms, stamp, .. } if stamp.is_some() => time_ms.min(stamp.ms()),
+            LogRecord::Upsert { time_ms, stamp, .. } if stamp.is_some() => time_ms.min(stamp.ms()),
             _ => self.time_ms(),
         }
     }
 
     /// The upsert that a record has, as it was or as what is kept of it, and the sequence that it was given.
-    pub(crate) fn upserted(self, sequence: u64) -> Option<(Said<'a>, u64)> {
+    pub(crate) fn upserted(self, sequence: u64) -> Option<(LogRecord<'a>, u64)> {
         match self {
-            Said::Upsert { .. } => Some((self, sequence)),
-            Said::Kept {
+            LogRecord::Upsert { .. } => Some((self, sequence)),
+            LogRecord::Kept {
                 sequence, kind, body, ..
             } => Some((decode(kind, body).ok()?, sequence)),
-            Said::Folded { .. } | Said::Settled { .. } | Said::Expired { .. } => None,
+            LogRecord::Folded { .. } | LogRecord::Settled { .. } | LogRecord::Expired { .. } => None,
         }
     }
 
     /// The kind and the body of what is left of an upsert where only some of its keys are in force.
     pub(crate) fn left(self, is_in_force: impl Fn(u64) -> bool) -> Option<(u8, Vec<u8>)> {
-        let Said::Upsert {
+        let LogRecord::Upsert {
             time_ms,
             stamp,
             layout,
@@ -249,7 +249,7 @@ impl<'a> Said<'a> {
             row.into_iter()
                 .for_each(|row| stored::push(row_bytes as usize, row, &mut rows));
         }
-        let said = Said::Upsert {
+        let said = LogRecord::Upsert {
             time_ms,
             stamp,
             layout,
@@ -266,7 +266,7 @@ impl<'a> Said<'a> {
     /// Of an upsert: each key with its row, or none where it is removed.
     pub(crate) fn changes(self) -> impl Iterator<Item = (u64, Option<&'a [u8]>)> {
         let (keys, rows, row_bytes) = match self {
-            Said::Upsert {
+            LogRecord::Upsert {
                 keys,
                 rows,
                 row_bytes,
@@ -283,7 +283,7 @@ impl<'a> Said<'a> {
 }
 
 /// Reads a body.
-pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
+pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<LogRecord<'_>, Fault> {
     let malformed = |what: String| Err(Fault::Malformed(what));
     if kind == KIND_KEPT {
         return decode_kept(body);
@@ -324,7 +324,7 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
     if kind == KIND_VARYING && stored::count(VARYING, rows) != Some(row_count) {
         return malformed(format!("{} bytes that are not {row_count} rows", rows.len()));
     }
-    Ok(Said::Upsert {
+    Ok(LogRecord::Upsert {
         time_ms: time_ms.unwrap_or_default(),
         stamp,
         layout: layout.unwrap_or_default(),
@@ -339,7 +339,7 @@ fn is_upsert(kind: u8) -> bool {
 }
 
 /// What is no upsert: a time and one number or two.
-fn decode_mark(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
+fn decode_mark(kind: u8, body: &[u8]) -> Result<LogRecord<'_>, Fault> {
     let expected = match kind {
         KIND_SETTLED | KIND_FOLDED_BEFORE => LONG_MARK_BYTES,
         _ => MARK_BYTES,
@@ -355,19 +355,19 @@ fn decode_mark(kind: u8, body: &[u8]) -> Result<Said<'_>, Fault> {
         KIND_FOLDED_BEFORE if more == 0 => {
             return Err(Fault::Malformed("a fold of upserts before no time".to_owned()));
         }
-        KIND_FOLDED | KIND_FOLDED_BEFORE => Said::Folded {
+        KIND_FOLDED | KIND_FOLDED_BEFORE => LogRecord::Folded {
             time_ms,
             sequence: what,
             before_ms: more,
         },
-        KIND_SETTLED => Said::Settled {
+        KIND_SETTLED => LogRecord::Settled {
             time_ms,
             settled: Settled {
                 whole_ms: what,
                 foldable_ms: more,
             },
         },
-        _ => Said::Expired {
+        _ => LogRecord::Expired {
             time_ms,
             written_ms: what,
         },
@@ -389,7 +389,7 @@ fn stamp_of(body: &[u8], may_be_zeros: bool) -> Result<(Stamp, &[u8]), Fault> {
     }
 }
 
-fn decode_kept(body: &[u8]) -> Result<Said<'_>, Fault> {
+fn decode_kept(body: &[u8]) -> Result<LogRecord<'_>, Fault> {
     let malformed = |what: String| Err(Fault::Malformed(what));
     let Some((header, inner)) = body.split_first_chunk::<KEPT_HEADER_BYTES>() else {
         return malformed(format!("{} bytes, too few for what is kept", body.len()));
@@ -400,7 +400,7 @@ fn decode_kept(body: &[u8]) -> Result<Said<'_>, Fault> {
         _ => return malformed(format!("kind {kind} is kept, expected that of an upsert")),
     };
     decode(kind, inner)?;
-    Ok(Said::Kept {
+    Ok(LogRecord::Kept {
         sequence: u64_at(header, 0).unwrap_or_default(),
         copied: u64_at(header, 8).unwrap_or_default(),
         kind,

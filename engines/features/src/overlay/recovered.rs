@@ -15,7 +15,7 @@ use super::compact::Segments;
 use super::folded::{Folded, Settled};
 use super::index::Entry;
 use super::owner;
-use super::record::{self, FORMAT, Said};
+use super::record::{self, FORMAT, LogRecord};
 use super::section::OverlaySection;
 use super::stamp::Stamp;
 use crate::error::Error;
@@ -170,13 +170,13 @@ impl Found {
     }
 
     /// Takes in what counts wherever it stands, and bounds what a fold says by the record's own sequence.
-    fn note<'r>(&mut self, said: Said<'r>, at: u64, last: u64) -> Said<'r> {
+    fn note<'r>(&mut self, said: LogRecord<'r>, at: u64, last: u64) -> LogRecord<'r> {
         match said {
-            Said::Kept { copied, .. } => {
+            LogRecord::Kept { copied, .. } => {
                 self.copied = self.copied.max(copied);
                 said
             }
-            Said::Folded {
+            LogRecord::Folded {
                 time_ms,
                 sequence,
                 before_ms,
@@ -185,14 +185,14 @@ impl Found {
                 let sequence = sequence.min(at);
                 // Counts where it is left out, too: segments may be gone for it.
                 self.folded = self.folded.or_further(sequence, before_ms);
-                Said::Folded {
+                LogRecord::Folded {
                     time_ms,
                     sequence,
                     before_ms,
                 }
             }
             // Where it comes first behind the last group that is certain, all that it is about is before it, and true whether it stays.
-            Said::Settled { settled, .. } if at <= last.saturating_add(1) => {
+            LogRecord::Settled { settled, .. } if at <= last.saturating_add(1) => {
                 self.settled = self.settled.max(settled);
                 said
             }
@@ -201,8 +201,8 @@ impl Found {
     }
 
     /// Takes in of which keys something is left out.
-    fn note_later(&mut self, said: Said<'_>) {
-        if let Said::Expired { written_ms, .. } = said {
+    fn note_later(&mut self, said: LogRecord<'_>) {
+        if let LogRecord::Expired { written_ms, .. } = said {
             self.later.retain(|_, written| *written > written_ms);
         }
         let written_ms = said.written_ms();
@@ -213,10 +213,10 @@ impl Found {
     }
 
     /// Does to the entries what a record says, which was written first at that sequence.
-    fn change(&mut self, said: Said<'_>, written: u64, layout: u64) {
+    fn change(&mut self, said: LogRecord<'_>, written: u64, layout: u64) {
         match said {
-            Said::Kept { .. } | Said::Settled { .. } => {}
-            Said::Folded {
+            LogRecord::Kept { .. } | LogRecord::Settled { .. } => {}
+            LogRecord::Folded {
                 sequence, before_ms, ..
             } => {
                 let folded = Folded {
@@ -227,8 +227,10 @@ impl Found {
                 self.entries
                     .retain(|_, entry| !folded.has(entry.sequence, entry.stamp));
             }
-            Said::Expired { written_ms, .. } => self.entries.retain(|_, entry| entry.written_ms > written_ms),
-            Said::Upsert {
+            LogRecord::Expired { written_ms, .. } => {
+                self.entries.retain(|_, entry| entry.written_ms > written_ms)
+            }
+            LogRecord::Upsert {
                 stamp, layout: found, ..
             } => {
                 self.has_other_layout |= found != layout;

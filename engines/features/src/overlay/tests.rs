@@ -17,6 +17,7 @@ mod bytes;
 mod compaction;
 mod folds;
 mod hard;
+mod hidden;
 mod model;
 mod owners;
 mod stamps;

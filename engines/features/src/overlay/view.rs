@@ -10,7 +10,7 @@ use super::index::{Entry, Pinned};
 use super::slots::Sought;
 use super::stored::row_bytes_of;
 use super::{Overlay, is_old};
-use crate::layer::Said;
+use crate::layer::LayerEntry;
 use crate::scan::{SLOTS_A_KEY, SLOTS_BESIDE};
 use crate::table::Table;
 
@@ -84,27 +84,27 @@ impl Now<'_> {
         key: u64,
         sought: Sought,
         rows: &'r mut Vec<u8>,
-    ) -> Said<'r> {
+    ) -> LayerEntry<'r> {
         let begin = rows.len();
         self.said(self.slots.find::<ROWS>(key, sought, rows), begin, rows)
     }
 
     /// The same of any key.
-    pub(crate) fn said_of<'r, const ROWS: bool>(&self, key: u64, rows: &'r mut Vec<u8>) -> Said<'r> {
+    pub(crate) fn said_of<'r, const ROWS: bool>(&self, key: u64, rows: &'r mut Vec<u8>) -> LayerEntry<'r> {
         let begin = rows.len();
         self.said(self.slots.find_first::<ROWS>(key, rows), begin, rows)
     }
 
     #[inline]
-    fn said<'r>(&self, found: Option<Entry<()>>, begin: usize, rows: &'r mut Vec<u8>) -> Said<'r> {
+    fn said<'r>(&self, found: Option<Entry<()>>, begin: usize, rows: &'r mut Vec<u8>) -> LayerEntry<'r> {
         match found {
-            None => Said::Nothing,
+            None => LayerEntry::Nothing,
             Some(entry) if !self.shows(&entry) => {
                 rows.truncate(begin);
-                Said::Nothing
+                LayerEntry::Nothing
             }
-            Some(Entry { row: None, .. }) => Said::Removed,
-            Some(_) => Said::Row(rows.get(begin..).unwrap_or_default()),
+            Some(Entry { row: None, .. }) => LayerEntry::Removed,
+            Some(_) => LayerEntry::Row(rows.get(begin..).unwrap_or_default()),
         }
     }
 
@@ -150,9 +150,9 @@ impl Table {
             return of_version();
         };
         match now.said_of::<true>(key, &mut Vec::new()) {
-            Said::Nothing => of_version(),
-            Said::Row(row) => Some(row.to_vec()),
-            Said::Removed => None,
+            LayerEntry::Nothing => of_version(),
+            LayerEntry::Row(row) => Some(row.to_vec()),
+            LayerEntry::Removed => None,
         }
     }
 
@@ -175,7 +175,7 @@ impl Table {
         if position & IN_OVERLAY == 0 {
             let next = self.scan_version(position, keys_max, keys);
             let mut kept = keys.split_off(first);
-            kept.retain(|key| !matches!(now.said_of::<false>(*key, &mut Vec::new()), Said::Removed));
+            kept.retain(|key| !matches!(now.said_of::<false>(*key, &mut Vec::new()), LayerEntry::Removed));
             keys.append(&mut kept);
             return Some(next.unwrap_or(now.position(0)));
         }

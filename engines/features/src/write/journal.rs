@@ -1,7 +1,7 @@
 //! The journal of a version that is being written: what of it is whole, for a build that goes on where another one was killed.
 //!
-//! Drawn in docs/formats/unfinished-version.md. It reads no row and no shard. Its invariants: of two writers at most one has a
-//! journal; and a line that does not fit its checksum was never written, nor was any behind it.
+//! Drawn in docs/formats/unfinished-version.md. It reads no row and no shard. Its invariants: every writer has the lock of one from
+//! the moment at which its folder has a file, so that a folder whose journal is not locked is a dead writer's; and a line that does not fit its checksum was never written, nor was any behind it.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
@@ -16,6 +16,8 @@ use crate::manifest::ShardEntry;
 
 /// Its name in the folder of the version.
 pub(super) const FILE: &str = "journal";
+/// Its name until it is locked.
+pub(super) const NEW_FILE: &str = "journal.new";
 const FORMAT: u32 = 1;
 /// A checksum in hexadecimal, and the space behind it.
 const CHECKSUM_BYTES: usize = 17;
@@ -33,14 +35,14 @@ pub struct Position {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Line {
-    Begun(Begun),
+    Begun(BuildStart),
     Read(ReadUpTo),
     Shard(WholeShard),
 }
 
 /// What is built from what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Begun {
+pub(super) struct BuildStart {
     format: u32,
     /// Two builds of which this is the same give the same version.
     pub(super) identity: String,
@@ -85,7 +87,7 @@ pub(super) struct WholeShard {
 /// What the writer before has left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Left {
-    pub(super) begun: Begun,
+    pub(super) begun: BuildStart,
     /// The last that was said of the rows.
     pub(super) read: Option<ReadUpTo>,
     pub(super) shards: Vec<WholeShard>,
@@ -95,35 +97,56 @@ pub(super) struct Left {
 pub(super) struct Journal {
     path: PathBuf,
     file: File,
+    /// Whether it says what is built from what. One that does not is there for its lock alone.
+    has_begun: bool,
 }
 
 impl Journal {
-    /// Begins one in the folder of a version.
-    pub(super) fn create(dir: &Path, identity: &str, created_unix_s: u64) -> Result<Journal, Error> {
-        let (path, beside) = (dir.join(FILE), dir.join(format!("{FILE}.new")));
+    /// Makes an empty one in the folder of a version, for its lock.
+    pub(super) fn create(dir: &Path) -> Result<Journal, Error> {
+        let (path, beside) = (dir.join(FILE), dir.join(NEW_FILE));
         let opened = File::options()
             .create_new(true)
             .write(true)
             .read(true)
             .open(&beside);
-        let mut journal = Journal {
+        let journal = Journal {
             file: opened.map_err(Error::io("create", &path))?,
             path,
+            has_begun: false,
         };
         // Under its name nobody finds it without its lock.
         journal.file.lock().map_err(Error::io("lock", &journal.path))?;
-        journal.append(&Line::Begun(Begun {
-            format: FORMAT,
-            identity: identity.to_owned(),
-            created_unix_s,
-        }))?;
         fs::rename(&beside, &journal.path).map_err(Error::io("create", &journal.path))?;
         Ok(journal)
     }
 
-    /// Takes over the one in a folder, with what it says; none where its writer goes on, or where it says nothing.
+    /// Says what is built from what: from here on a later writer can go on.
+    pub(super) fn begin(&mut self, identity: &str, created_unix_s: u64) -> Result<(), Error> {
+        self.has_begun = true;
+        self.append(&Line::Begun(BuildStart {
+            format: FORMAT,
+            identity: identity.to_owned(),
+            created_unix_s,
+        }))
+    }
+
+    /// Whether a later writer can go on by it.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// Takes over the one in a folder, with what it says; none where its writer goes on, or where it is not there.
     pub(super) fn take_over(dir: &Path) -> Result<Option<(Journal, Option<Left>)>, Error> {
-        let path = dir.join(FILE);
+        Journal::take_over_file(dir.join(FILE))
+    }
+
+    /// Takes over one under the name that it has until it is locked.
+    pub(super) fn take_over_new(dir: &Path) -> Result<Option<(Journal, Option<Left>)>, Error> {
+        Journal::take_over_file(dir.join(NEW_FILE))
+    }
+
+    fn take_over_file(path: PathBuf) -> Result<Option<(Journal, Option<Left>)>, Error> {
         let mut file = match File::options().read(true).write(true).open(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             opened => opened.map_err(Error::io("open", &path))?,
@@ -146,10 +169,21 @@ impl Journal {
         file.set_len(whole_bytes as u64)
             .and_then(|()| file.seek(SeekFrom::End(0)))
             .map_err(Error::io("cut", &path))?;
-        Ok(Some((Journal { path, file }, left(lines))))
+        let left = left(lines);
+        let has_begun = left.is_some();
+        let journal = Journal {
+            path,
+            file,
+            has_begun,
+        };
+        Ok(Some((journal, left)))
     }
 
+    /// Adds a line, where it has begun.
     pub(super) fn append(&mut self, line: &Line) -> Result<(), Error> {
+        if !self.has_begun {
+            return Ok(());
+        }
         let text =
             serde_json::to_string(line).map_err(|error| Error::io("write", &self.path)(error.into()))?;
         let text = format!("{:016x} {text}\n", xxh3_64(text.as_bytes()));
@@ -247,6 +281,7 @@ mod tests {
         let (mut journal, left) = Journal::take_over(dir.path()).unwrap().unwrap();
         let kept = fs::metadata(&path).unwrap().len();
         // It goes on behind what is whole.
+        journal.has_begun = true;
         journal.append(&Line::Read(read(9))).unwrap();
         drop(journal);
         let (_, again) = Journal::take_over(dir.path()).unwrap().unwrap();
@@ -260,7 +295,8 @@ mod tests {
     #[test]
     fn what_is_whole_is_read_and_nothing_behind_damage() {
         let dir = tempfile::tempdir().unwrap();
-        let mut journal = Journal::create(dir.path(), "films", 7).unwrap();
+        let mut journal = Journal::create(dir.path()).unwrap();
+        journal.begin("films", 7).unwrap();
         assert!(
             Journal::take_over(dir.path()).unwrap().is_none(),
             "its writer goes on"
@@ -282,7 +318,7 @@ mod tests {
             let reads = [None, Some(read(3)), Some(read(5)), Some(read(5)), Some(read(5))];
             let shards = [shard(1), shard(0)];
             (lines_whole > 0).then(|| Left {
-                begun: Begun {
+                begun: BuildStart {
                     format: FORMAT,
                     identity: "films".to_owned(),
                     created_unix_s: 7,

@@ -42,27 +42,30 @@ impl fmt::Display for Resumed {
 }
 
 impl Writer {
-    /// Keeps a journal, by which a later writer of the same `identity` goes on where this one is killed or its disk is full; goes
-    /// on itself where an earlier one left such a version, unless it is to `restart`. What was left of another is removed. To be
-    /// called when everything is set, and before the first row.
+    /// Says in the journal what is written, so that a later writer of the same `identity` goes on where this one is killed or its
+    /// disk is full; goes on itself where an earlier one left such a version, unless it is to `restart`. What was left of another is
+    /// removed. To be called when everything is set, and before the first row.
     ///
     /// # Errors
     /// [`Error::Io`].
     pub fn resumable(mut self, identity: &str, restart: bool) -> Result<Writer, Error> {
         let identity = self.identity_of_all(identity);
+        let mut goes_on = false;
         for path in unfinished::left(&self.table_dir, self.version)? {
             let Some((journal, left)) = Journal::take_over(&path)? else {
                 continue;
             };
             let left = left.filter(|left| !restart && left.begun.identity == identity);
-            match left.filter(|_| self.journal.is_none()) {
-                Some(left) => self.take_over(path, journal, left)?,
+            match left.filter(|_| !goes_on) {
+                Some(left) => {
+                    self.take_over(path, journal, left)?;
+                    goes_on = true;
+                }
                 None => fs::remove_dir_all(&path).map_err(Error::io("remove", &path))?,
             }
         }
-        if self.journal.is_none() {
-            let created = self.created_unix_s;
-            self.journal = Some(Journal::create(&self.unfinished.path, &identity, created)?);
+        if let Some(journal) = self.journal.as_mut().filter(|_| !goes_on) {
+            journal.begin(&identity, self.created_unix_s)?;
         }
         Ok(self)
     }
@@ -80,7 +83,7 @@ impl Writer {
         let (least, most) = LINE_EVERY_BYTES;
         let is_due = self.bytes_since >= (self.memory_bytes / 4).clamp(least, most) || is_last;
         // Rows in memory are read again.
-        if self.kept_bytes.is_some() || self.journal.is_none() || !is_due || position <= self.position {
+        if self.kept_bytes.is_some() || !self.is_resumable() || !is_due || position <= self.position {
             return Ok(());
         }
         let noted = self.note_rows(position);
@@ -189,6 +192,11 @@ impl Writer {
         }
     }
 
+    /// Whether a later writer can go on where this one ends.
+    fn is_resumable(&self) -> bool {
+        self.journal.as_ref().is_some_and(Journal::has_begun)
+    }
+
     /// Says in the journal that a shard is whole.
     pub(super) fn note_shard(
         journal: Option<&mut Journal>,
@@ -206,11 +214,11 @@ impl Writer {
         journal.map_or(Ok(()), |journal| journal.append(&line()))
     }
 
-    /// The error of a write, after which the version cannot be finished. With a journal it stays for a later writer.
+    /// The error of a write, after which the version cannot be finished. What a later writer can go on with stays.
     pub(super) fn broken(&mut self, error: Error) -> Error {
         self.failed = true;
         match error {
-            error @ Error::Io { .. } if self.journal.is_some() => {
+            error @ Error::Io { .. } if self.is_resumable() => {
                 self.unfinished.keep();
                 Error::Left {
                     path: self.unfinished.path.clone(),

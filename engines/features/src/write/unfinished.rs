@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::error::Error;
 use crate::table::Table;
-use crate::versions::folder;
+use crate::versions::{folder, number};
 
 /// A folder that is removed unless it is published or kept.
 pub(super) struct Unfinished {
@@ -95,21 +95,35 @@ impl Drop for Unfinished {
 
 /// The folders of a version that writers left, or that writers are at work in, in the order of their names.
 pub(super) fn left(table_dir: &Path, version: u64) -> Result<Vec<PathBuf>, Error> {
-    let begin = format!(".{}.", folder(version));
-    let mut paths = Vec::new();
+    let all = all_left(table_dir)?.into_iter();
+    Ok(all
+        .filter(|(of, _)| *of == version)
+        .map(|(_, path)| path)
+        .collect())
+}
+
+/// Those of all versions, each with its version.
+pub(super) fn all_left(table_dir: &Path) -> Result<Vec<(u64, PathBuf)>, Error> {
+    let mut found = Vec::new();
     for entry in fs::read_dir(table_dir).map_err(Error::io("list", table_dir))? {
         let entry = entry.map_err(Error::io("list", table_dir))?;
-        let name = entry.file_name();
-        let rest = name
-            .to_str()
-            .and_then(|name| name.strip_prefix(&begin)?.strip_suffix(".unfinished"));
-        // A version that is fetched has another name between the two.
-        if rest.is_some_and(|rest| rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-')) {
-            paths.push(entry.path());
+        if let Some(version) = entry.file_name().to_str().and_then(version_of) {
+            found.push((version, entry.path()));
         }
     }
-    paths.sort();
-    Ok(paths)
+    found.sort();
+    Ok(found)
+}
+
+/// The version that a writer's folder of this name is for.
+fn version_of(name: &str) -> Option<u64> {
+    let (version, rest) = name
+        .strip_prefix('.')?
+        .strip_suffix(".unfinished")?
+        .split_once('.')?;
+    // A version that is fetched has another name between the two.
+    let is_writers = rest.bytes().all(|byte| byte.is_ascii_digit() || byte == b'-');
+    number(version).filter(|_| is_writers)
 }
 
 /// Makes a folder and those above it; whether it was not there. The folders in which they were made are synced, so that a power cut cannot
@@ -171,6 +185,18 @@ mod tests {
         fs::write(path("file"), "").unwrap();
         let error = make_dir(&path("file/films")).unwrap_err().to_string();
         assert!(error.contains("cannot make folder"), "{error}");
+    }
+
+    #[test]
+    fn folders_of_writers_are_known_by_their_names() {
+        let check = |name, expected| assert_eq!(version_of(name), expected, "{name}");
+        check(".00000003.4711-0.unfinished", Some(3));
+        check(".123456789.1-12.unfinished", Some(123_456_789));
+        check(".00000003.fetched.unfinished", None);
+        check(".ACTIVE.4711.unfinished", None);
+        check("00000003.4711-0.unfinished", None);
+        check(".3.4711-0.unfinished", None);
+        check(".00000003.4711.deleted", None);
     }
 
     #[test]

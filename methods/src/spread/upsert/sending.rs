@@ -8,7 +8,7 @@
 mod anew;
 mod ends;
 
-use super::begun::Begun;
+use super::context::UpsertContext;
 use super::shares::{Copied, Share};
 use crate::Engines;
 use crate::features_upsert::{check_map, note_missed, overlay, status_of, upsert_of};
@@ -31,7 +31,7 @@ const LOOK: Duration = Duration::from_millis(5);
 
 /// An upsert over nodes that is still unanswered: which replicas have it, and which are noted to miss it.
 pub(super) struct Sending {
-    begun: Begun,
+    begun: UpsertContext,
     /// Has the route of the map in use.
     kept: Arc<Mutex<Kept>>,
     calls: Arc<Calls<Engines>>,
@@ -73,7 +73,7 @@ fn now_ms() -> u64 {
 impl Sending {
     /// Sends its copies.
     pub(super) fn begin(
-        begun: Begun,
+        begun: UpsertContext,
         kept: Arc<Mutex<Kept>>,
         detached: Detached<Engines>,
         outbound: &Outbound,

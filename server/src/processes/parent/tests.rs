@@ -43,12 +43,12 @@ fn parent(folder: &Path) -> Parent {
     parent.start(0);
     for number in 0..2 {
         parent.on(said(number, warm()));
-        parent.on(said(number, Said::Ready));
+        parent.on(said(number, Report::Ready));
     }
     parent
 }
 
-fn said(number: usize, said: Said) -> Event {
+fn said(number: usize, said: Report) -> Event {
     Event::Heard(Who { number, life: 1 }, Heard::Said(said))
 }
 
@@ -57,7 +57,7 @@ fn asks(number: usize, asked: u64, key: &str, value: &str) -> Event {
     let keeps = "192.0.2.1".parse().ok();
     said(
         number,
-        Said::Tune {
+        Report::Tune {
             asked,
             key,
             value,
@@ -76,9 +76,9 @@ fn serving(version: u64, before: Option<u64>) -> BTreeMap<String, Serving> {
     [("films".to_owned(), serving)].into()
 }
 
-fn warm() -> Said {
+fn warm() -> Report {
     let serving = serving(1, None);
-    Said::Warm { serving }
+    Report::Warm { serving }
 }
 
 fn serve(version: u64) -> Order {
@@ -173,7 +173,7 @@ fn changes_of_the_list_that_cross_are_both_made_or_one_is_refused() {
 /// Says how the first process is, and has the parent ask again.
 fn says(parent: &mut Parent, why_not_ready: Option<&str>) {
     let why_not_ready = why_not_ready.map(str::to_owned);
-    parent.on(said(0, Said::Beats { why_not_ready }));
+    parent.on(said(0, Report::Beats { why_not_ready }));
     parent.beat();
 }
 
@@ -184,7 +184,7 @@ fn a_process_that_says_it_is_stuck_is_not_ready_and_killed_if_it_stays_so() {
     assert!(parent.beginning.state.is_ready());
     parent.on(said(
         0,
-        Said::Beats {
+        Report::Beats {
             why_not_ready: Some("net-0 does not turn".into()),
         },
     ));
@@ -202,12 +202,12 @@ fn a_process_that_says_it_is_stuck_is_not_ready_and_killed_if_it_stays_so() {
         // Two that come together count twice, and step over the limit.
         parent.on(said(
             0,
-            Said::Beats {
+            Report::Beats {
                 why_not_ready: Some("net-0 does not turn".into()),
             },
         ));
         says(&mut parent, Some("net-0 does not turn"));
-        parent.on(said(1, Said::Beats { why_not_ready: None }));
+        parent.on(said(1, Report::Beats { why_not_ready: None }));
         assert!(Instant::now() < until, "it is not killed");
     }
     assert!(parent.members[1].life.is_ready());
@@ -342,11 +342,11 @@ fn plan(folder: &Path) -> Plan {
 
 fn asks_to_switch(number: usize, folder: &Path) -> Event {
     let plan = plan(folder);
-    said(number, Said::Switch { asked: 5, plan })
+    said(number, Report::Switch { asked: 5, plan })
 }
 
 fn opened(number: usize, refusal: Option<Refusal>) -> Event {
-    said(number, Said::Opened { switch: 1, refusal })
+    said(number, Report::Opened { switch: 1, refusal })
 }
 
 fn damaged() -> Refusal {
@@ -398,7 +398,7 @@ fn a_switch_is_made_when_all_have_opened_and_answered_when_all_have_closed() {
         is_made: true,
     };
     assert_eq!(orders(folder.path(), 0, 3)[2], close);
-    parent.on(said(0, Said::Closed { switch: 1 }));
+    parent.on(said(0, Report::Closed { switch: 1 }));
     let switched = Order::Switched {
         asked: 5,
         outcome: Ok(None),
@@ -434,7 +434,7 @@ fn a_process_that_cannot_open_or_ends_has_the_others_drop_what_they_opened() {
         assert!(!folder.path().join("ACTIVE").exists());
         // What comes late belongs to nothing.
         parent.on(opened(1, None));
-        parent.on(said(0, Said::Closed { switch: 1 }));
+        parent.on(said(0, Report::Closed { switch: 1 }));
         assert_eq!(parent.switches.serving(), &serving(1, None));
     };
     check(opened(1, Some(damaged())), "process 1: it is damaged");

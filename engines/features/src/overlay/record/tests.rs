@@ -4,7 +4,7 @@
 use super::*;
 use proptest::prelude::*;
 
-fn encoded(said: Said<'_>) -> (u8, Vec<u8>) {
+fn encoded(said: LogRecord<'_>) -> (u8, Vec<u8>) {
     let written = Written { said, history: 9 };
     let mut body = Vec::new();
     written.encode(&mut body);
@@ -15,7 +15,7 @@ fn encoded(said: Said<'_>) -> (u8, Vec<u8>) {
 #[test]
 fn bytes_lie_where_the_document_draws_them() {
     let keys = [7_u64.to_le_bytes(), 8_u64.to_le_bytes()].concat();
-    let (kind, body) = encoded(Said::Upsert {
+    let (kind, body) = encoded(LogRecord::Upsert {
         time_ms: 0x0102,
         stamp: Stamp::default(),
         layout: 0x0304,
@@ -31,7 +31,7 @@ fn bytes_lie_where_the_document_draws_them() {
     let said = decode(kind, &body).unwrap();
     let changes: Vec<_> = said.changes().collect();
     assert_eq!(changes, [(7, Some(&b"row"[..])), (8, None)]);
-    let (kind, stamped) = encoded(Said::Upsert {
+    let (kind, stamped) = encoded(LogRecord::Upsert {
         time_ms: 0x0102,
         stamp: Stamp {
             time: 0x0506,
@@ -47,14 +47,14 @@ fn bytes_lie_where_the_document_draws_them() {
     assert_eq!([&stamped[..28], &stamped[44..]].concat(), body);
     let said = decode(kind, &stamped).unwrap();
     assert_eq!((said.written_ms(), encoded(said)), (0, (4, stamped)));
-    let (kind, body) = encoded(Said::Folded {
+    let (kind, body) = encoded(LogRecord::Folded {
         time_ms: 1,
         sequence: 2,
         before_ms: 0,
     });
     assert_eq!((kind, &*body), (2, &b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0"[..]));
     assert_eq!(
-        encoded(Said::Expired {
+        encoded(LogRecord::Expired {
             time_ms: 1,
             written_ms: 2
         })
@@ -66,12 +66,12 @@ fn bytes_lie_where_the_document_draws_them() {
 #[test]
 fn marks_of_two_numbers_lie_where_the_document_draws_them() {
     let body = [1_u64, 2, 3].map(u64::to_le_bytes).concat();
-    let folded = Said::Folded {
+    let folded = LogRecord::Folded {
         time_ms: 1,
         sequence: 2,
         before_ms: 3,
     };
-    let settled = Said::Settled {
+    let settled = LogRecord::Settled {
         time_ms: 1,
         settled: Settled {
             whole_ms: 2,
@@ -94,7 +94,7 @@ fn rows_that_vary_in_length_lie_behind_their_lengths() {
     let mut rows = Vec::new();
     stored::push(VARYING, b"row", &mut rows);
     stored::push(VARYING, b"", &mut rows);
-    let said = |rows| Said::Upsert {
+    let said = |rows| LogRecord::Upsert {
         time_ms: 0x0102,
         stamp: Stamp::default(),
         layout: 0x0304,
@@ -127,7 +127,7 @@ fn rows_that_vary_in_length_lie_behind_their_lengths() {
 #[test]
 fn what_does_not_add_up_is_malformed() {
     let keys = 7_u64.to_le_bytes();
-    let (_, body) = encoded(Said::Upsert {
+    let (_, body) = encoded(LogRecord::Upsert {
         time_ms: 0,
         stamp: Stamp::default(),
         layout: 0,
@@ -158,7 +158,7 @@ fn what_is_kept_of_an_upsert_is_what_is_in_force() {
         .iter()
         .flat_map(|key| key.to_le_bytes())
         .collect();
-    let said = Said::Upsert {
+    let said = LogRecord::Upsert {
         time_ms: 5,
         stamp: Stamp::default(),
         layout: 6,
@@ -170,7 +170,7 @@ fn what_is_kept_of_an_upsert_is_what_is_in_force() {
         let left = said.left(|key| keys.contains(&key));
         assert_eq!(left.is_some(), !expected.is_empty());
         let Some((kind, body)) = left else { return };
-        let (kind, kept) = encoded(Said::Kept {
+        let (kind, kept) = encoded(LogRecord::Kept {
             sequence: 3,
             copied: 4,
             kind,
@@ -213,7 +213,7 @@ proptest! {
             body[21..28].fill(0);
         }
         if let Some((said, _)) = decode(kind, &body).ok().and_then(|said| said.upserted(0)) {
-            let Said::Upsert { row_bytes, rows: bytes, .. } = said else { return Ok(()) };
+            let LogRecord::Upsert { row_bytes, rows: bytes, .. } = said else { return Ok(()) };
             let length_bytes = if row_bytes as usize == VARYING { stored::LENGTH_BYTES } else { 0 };
             let rows = said.changes().filter_map(|(_, row)| row);
             prop_assert_eq!(rows.map(|row| row.len() + length_bytes).sum::<usize>(), bytes.len());

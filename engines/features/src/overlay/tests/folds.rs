@@ -145,7 +145,7 @@ fn a_fold_repeated_up_to_the_same_time_writes_nothing_whatever_came_since() {
         let next = Table::open_version(&bed.dir(), None).unwrap().version() + 1;
         match fold(first, &bed.dir(), next, &wanted, &|_| true).unwrap() {
             FoldVersion::Written { summary, .. } => (true, summary.version),
-            FoldVersion::Had(version) => (false, version),
+            FoldVersion::Had(version) | FoldVersion::NothingNew { base: version, .. } => (false, version),
         }
     };
     assert_eq!(up_to(50), (true, 2));
@@ -375,7 +375,7 @@ fn a_fold_says_of_how_many_keys_the_log_has_more() {
         let first = Arc::new(Table::open_version(&bed.dir(), Some(1)).unwrap());
         let next = Table::open_version(&bed.dir(), None).unwrap().version() + 1;
         match fold(first, &bed.dir(), next, &wanted, holds).unwrap() {
-            FoldVersion::Written { keys_left, .. } => keys_left,
+            FoldVersion::Written { keys_left, .. } | FoldVersion::NothingNew { keys_left, .. } => keys_left,
             FoldVersion::Had(version) => panic!("version {version} has it"),
         }
     };
@@ -401,6 +401,28 @@ fn a_fold_says_of_how_many_keys_the_log_has_more() {
     settle(&bed, base + 100);
     upsert(&bed, &[8, 9], Some(1.0), at(base, 300));
     assert_eq!(left(&|fold| fold.before_ms = Some(base + 50), &|_| true), 3);
+}
+
+/// The log notes for itself that a fold serves, in a record of its own.
+#[test]
+fn a_log_without_new_rows_is_not_folded() {
+    let mut bed = Bed::new(|_| ());
+    // Without a writer the last record is certain.
+    let folded = |bed: &mut Bed| {
+        bed.table = Arc::new(Table::open_version(&bed.dir(), None).unwrap());
+        folded(bed, |_| ()).unwrap()
+    };
+    bed.upsert(&[1], &[7.0; 3]).unwrap();
+    let done = folded(&mut bed).unwrap();
+    bed.reopen();
+    forget(&bed);
+    bed.reopen();
+    assert!(bed.overlay().sequence() > done.sequence);
+    assert_eq!(folded(&mut bed), None);
+    // The removal of a key that the version does not have takes memory until it is folded.
+    bed.reopen();
+    bed.remove(&[999]).unwrap();
+    assert!(folded(&mut bed).is_some());
 }
 
 /// Of a version that is folded further than the log and not served: what is upserted next would be taken for what it has.

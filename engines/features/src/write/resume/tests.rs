@@ -129,7 +129,9 @@ fn begun_at_7(dir: &Path, kind: Kind, memory_bytes: usize) -> Writer {
         let path = writer.unfinished.path.join(journal::FILE);
         let identity = writer.identity_of_all("a");
         fs::remove_file(&path).unwrap();
-        writer.journal = Some(Journal::create(&writer.unfinished.path, &identity, 7).unwrap());
+        let mut journal = Journal::create(&writer.unfinished.path).unwrap();
+        journal.begin(&identity, 7).unwrap();
+        writer.journal = Some(journal);
         writer.created_unix_s = 7;
     }
     writer

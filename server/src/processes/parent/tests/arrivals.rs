@@ -15,7 +15,7 @@ fn a_version_that_nobody_called_for_is_above_all_that_served() {
         is_arrival: false,
         ..plan.clone()
     };
-    parent.on(said(0, Said::Switch { asked: 5, plan }));
+    parent.on(said(0, Report::Switch { asked: 5, plan }));
     let Order::Switched {
         outcome: Err(refusal),
         ..
@@ -29,7 +29,7 @@ fn a_version_that_nobody_called_for_is_above_all_that_served() {
     );
     parent.on(said(
         0,
-        Said::Switch {
+        Report::Switch {
             asked: 6,
             plan: called_for,
         },

@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 /// What does not change of an upsert, but for what became of its shares.
-pub(super) struct Begun {
+pub(super) struct UpsertContext {
     pub(super) content: Content,
     pub(super) shares: Vec<Share>,
     pub(super) route: Arc<Route>,
@@ -20,7 +20,7 @@ pub(super) struct Begun {
     pub(super) beside: Beside,
 }
 
-impl Begun {
+impl UpsertContext {
     /// What a node is sent.
     pub(super) fn copy(&self, share: &Share, stamp: Stamp) -> schema::Call<'_> {
         schema::Call {

@@ -1,0 +1,128 @@
+//! Upserts that a version does not show: they were folded into another version, and have left the overlay.
+//!
+//! It changes nothing. Invariant: what a version's sources are to have, because it was built whole after the fold, counts as shown.
+
+use std::fmt;
+use std::path::Path;
+
+use super::{Folded, Overlay};
+use crate::manifest::Manifest;
+use crate::table::{LAYERS_MAX, Table};
+use crate::versions::{version_dir, versions};
+
+/// What a version hides, and where it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Hidden {
+    /// The version that does not show it.
+    pub version: u64,
+    /// Up to where that version has the log.
+    pub shown: Folded,
+    /// Up to where the log has been folded and given up.
+    pub folded: Folded,
+    /// A version that has all of it.
+    pub within: u64,
+    /// Whether the log was asked what it gave up. Where it was not, it may still have what no server has served as a version.
+    pub is_certain: bool,
+}
+
+impl Hidden {
+    /// The sequences that are hidden, both ends among them; empty where only upserts over nodes are, which go by their time. The log
+    /// counts records of its own too.
+    pub fn sequences(&self) -> std::ops::RangeInclusive<u64> {
+        self.shown.sequence.saturating_add(1)..=self.folded.sequence
+    }
+}
+
+impl fmt::Display for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Hidden { version, within, .. } = self;
+        let (sequences, before_ms) = (self.sequences(), self.folded.before_ms);
+        write!(f, "version {version} hides the upserts ")?;
+        if before_ms > self.shown.before_ms {
+            write!(f, "over nodes that were made before {before_ms} ms of Unix time")?;
+            if self.shown.before_ms > 0 {
+                write!(f, " and not before {}", self.shown.before_ms)?;
+            }
+        } else {
+            let (first, last) = (sequences.start(), sequences.end());
+            match last.saturating_sub(*first).saturating_add(1) {
+                1 => write!(f, "of sequence {first} of the log")?,
+                count => write!(f, "of {count} sequences of the log ({first} to {last})")?,
+            }
+        }
+        let gone = match self.is_certain {
+            true => "and are not in the overlay any more",
+            false => "and a server that served that version has taken them out of the overlay",
+        };
+        write!(
+            f,
+            ": they were folded into version {within}, {gone}; to have them back activate version {within}, or upsert them again"
+        )
+    }
+}
+
+/// What a version of a table does not show of the upserts that were folded into others, if anything. `overlay` is the one that lies over
+/// it. Where there is none, a fold counts as taken out of its log where its version is no higher than `served_max`, the highest that
+/// ever served.
+pub fn hidden_by(table: &Table, overlay: Option<&Overlay>, served_max: u64) -> Option<Hidden> {
+    let table_dir = table.path().parent()?;
+    let chain = table.chain();
+    let oldest = chain.last().copied()?;
+    // The sources of a version that was built whole later are to have what was folded before.
+    let later = versions(table_dir).ok()?.into_iter().filter(|of| *of > oldest);
+    let folds: Vec<(u64, Folded)> = later
+        .filter(|of| !chain.contains(of))
+        .filter_map(|of| Some((of, folded_of(table_dir, of)?)))
+        .collect();
+    let hidden = |&(within, has): &(u64, Folded)| {
+        let shown = table.folded().filter(|shown| shown.history == has.history);
+        let shown = shown.unwrap_or_default();
+        let forgotten = overlay.map(Overlay::forgotten);
+        let forgotten = forgotten.filter(|forgotten| forgotten.history == has.history);
+        if forgotten.is_none() && within > served_max {
+            return None;
+        }
+        let folded = forgotten.map_or(has, |forgotten| has.shared_with(forgotten));
+        (!shown.covers(folded)).then_some(Hidden {
+            version: table.version(),
+            shown,
+            folded,
+            within,
+            is_certain: forgotten.is_some(),
+        })
+    };
+    // Of versions that have the same, one that served.
+    let all = folds.iter().filter_map(hidden);
+    all.max_by_key(|found| {
+        let has_served = found.within <= served_max;
+        (
+            found.folded.sequence,
+            found.folded.before_ms,
+            has_served,
+            found.within,
+        )
+    })
+}
+
+/// The highest version of a table that has as much of a log.
+pub(super) fn version_with(table_dir: &Path, wanted: Folded) -> Option<u64> {
+    let has_it = |version: &u64| {
+        let folded = folded_of(table_dir, *version);
+        folded.is_some_and(|folded| folded.history == wanted.history && folded.covers(wanted))
+    };
+    versions(table_dir).ok()?.into_iter().rev().find(has_it)
+}
+
+/// Up to where a version has a log, as its manifest says it, or that of a version it stands on.
+fn folded_of(table_dir: &Path, version: u64) -> Option<Folded> {
+    let mut at = version;
+    for _ in 0..LAYERS_MAX {
+        let (manifest, _) = Manifest::read(&version_dir(table_dir, at)).ok()?;
+        if let Some(folded) = manifest.folded() {
+            return Some(folded);
+        }
+        at = manifest.base.map(|base| base.version)?;
+    }
+    None
+}

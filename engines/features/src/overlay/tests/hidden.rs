@@ -1,0 +1,110 @@
+//! What a version does not show of the upserts that were folded into others.
+
+use super::stamps::upsert;
+use super::*;
+
+/// Serves the highest version over the log, and takes what it has out of the overlay.
+fn serve_highest(bed: &mut Bed) {
+    bed.reopen();
+    let folded = bed.overlay().folded_in(&bed.table);
+    bed.overlay().forget(folded).unwrap();
+}
+
+/// Folds onto the highest version, with nobody at the log.
+fn folded(bed: &mut Bed, change: impl FnOnce(&mut Fold<'_>)) {
+    let base = Arc::new(Table::open_version(&bed.dir(), None).unwrap());
+    bed.table = Arc::clone(&base);
+    let mut wanted = bed.wanted();
+    change(&mut wanted);
+    let next = base.version() + 1;
+    fold(base, &bed.dir(), next, &wanted, &|_| true)
+        .unwrap()
+        .written()
+        .unwrap();
+}
+
+fn open(bed: &Bed, version: u64) -> Table {
+    Table::open_version(&bed.dir(), Some(version)).unwrap()
+}
+
+#[test]
+fn what_was_folded_elsewhere_and_left_the_overlay_is_hidden() {
+    let mut bed = Bed::new(|_| ());
+    bed.upsert(&[1], &[7.0; 3]).unwrap();
+    bed.upsert(&[2], &[7.0; 3]).unwrap();
+    folded(&mut bed, |_| ());
+    bed.reopen();
+    let check = |bed: &Bed, version, expected: Option<(u64, u64, u64)>| {
+        let table = open(bed, version);
+        let found = hidden_by(&table, Some(bed.overlay()), 9);
+        let found = found.map(|found| {
+            assert_eq!((found.version, found.is_certain), (version, true));
+            (*found.sequences().start(), *found.sequences().end(), found.within)
+        });
+        assert_eq!(found, expected, "version {version}");
+    };
+    // It was opened over the fold, so the log has given it up.
+    check(&bed, 1, Some((1, 2, 2)));
+    check(&bed, 2, None);
+    // A delta on the version before the fold hides it, whatever its number; one on the fold does not, and nor does a whole build.
+    Writer::create_delta(&bed.dir(), 3, Arc::new(open(&bed, 1)), 1)
+        .unwrap()
+        .finish()
+        .unwrap();
+    Writer::create_delta(&bed.dir(), 4, Arc::new(open(&bed, 2)), 1)
+        .unwrap()
+        .finish()
+        .unwrap();
+    Writer::create(&bed.dir(), "films", 5, schema(), 1)
+        .unwrap()
+        .finish()
+        .unwrap();
+    check(&bed, 3, Some((1, 2, 4)));
+    check(&bed, 4, None);
+    check(&bed, 5, None);
+    // Without a log to ask, a version that never served hides nothing; nor is anything hidden that no version has.
+    let unasked = |version, served_max| hidden_by(&open(&bed, version), None, served_max);
+    assert_eq!(unasked(1, 1), None);
+    assert!(unasked(1, 2).is_some_and(|found| found.within == 2 && !found.is_certain));
+    for version in [4, 2] {
+        std::fs::remove_dir_all(open(&bed, version).path()).unwrap();
+    }
+    check(&bed, 1, None);
+}
+
+#[test]
+fn upserts_over_nodes_are_hidden_by_their_time() {
+    let mut bed = Bed::new(|_| ());
+    let made = |ms: u64| Stamp {
+        time: (1_000_000 + ms) << 16,
+        origin: 1,
+    };
+    for (before_ms, stamp) in [(1_000_050, made(10)), (1_000_100, made(60))] {
+        upsert(&bed, &[1], Some(7.0), stamp);
+        bed.overlay().settle(Settled {
+            whole_ms: before_ms,
+            foldable_ms: before_ms,
+        });
+        // It stands behind the record that says so.
+        upsert(&bed, &[9], Some(7.0), made(500));
+        folded(&mut bed, |fold| fold.before_ms = Some(before_ms));
+        serve_highest(&mut bed);
+    }
+    let said = |version| {
+        let hidden = hidden_by(&open(&bed, version), Some(bed.overlay()), 3);
+        hidden.map(|hidden| hidden.to_string()).unwrap_or_default()
+    };
+    assert!(
+        said(1).starts_with(
+            "version 1 hides the upserts over nodes that were made before 1000100 ms of Unix time: they were folded into version 3, "
+        ),
+        "{}",
+        said(1)
+    );
+    assert!(
+        said(2).contains("before 1000100 ms of Unix time and not before 1000050: "),
+        "{}",
+        said(2)
+    );
+    assert_eq!(said(3), "");
+}
