@@ -1,15 +1,27 @@
 //! `ordered.inspect`, answered on the net thread.
-//! Its invariant: no value is read.
+//! Its invariants: no value is read; a client can read the answer.
 
 use crate::{Served, at_once, store};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Inspected, Store};
-use millpond_wire_payload::{Encoder, Payload};
-use millpond_wire_schema::{Field as _, Status, ordered_inspect as schema};
+use millpond_wire_payload::{Encoder, Payload, VALUES_MAX};
+use millpond_wire_schema::{Code, Field as _, Status, ordered_inspect as schema};
+
+/// What the answer of a key has at most: bytes, and values with their names.
+const KEY_BYTES: usize = 80;
+const KEY_VALUES: usize = 11;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
-    at_once::<schema::Call<'static>, _>(call, payload, |_, decoded| {
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
         let store = store(catalog, decoded.table.as_deref())?;
+        let limit = (call.calls.answer_bytes_max / KEY_BYTES).min(VALUES_MAX / KEY_VALUES);
+        if let Some(keys) = decoded.keys.as_ref().filter(|keys| keys.len() > limit) {
+            let ex = format!(
+                "{} keys, and the limit is {limit}; ask for fewer keys a call",
+                keys.len()
+            );
+            return Err(Status::new(Code::TooLarge, ex));
+        }
         let answer = match decoded.keys {
             Some(keys) => schema::Answer {
                 keys: Some(store.inspect(&keys).into_iter().map(inspected).collect()),

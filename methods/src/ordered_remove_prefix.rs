@@ -1,5 +1,5 @@
 //! `ordered.remove_prefix`, answered by the store.
-//! Its invariant: without `more` no key with the prefix was left when the keys were looked for.
+//! Its invariant: without `more` no key with the prefix was there but those that this call removes.
 
 use crate::ordered_write::{Asked, ENTRY_BYTES, hand_over};
 use crate::{Served, store};
@@ -13,6 +13,7 @@ use millpond_wire_schema::{
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, reserved) = schema::Call::decode(payload)?;
     let store = store(catalog, decoded.table.as_deref())?;
+    call.deadline(reserved.deadline_ms)?;
     let step = store.removal(&Scan {
         prefix: Some(decoded.prefix.into_owned()),
         limit: decoded.limit,
@@ -20,7 +21,6 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     });
     let more = step.more.is_some();
     let Some(batch) = step.batch else {
-        call.deadline(reserved.deadline_ms)?;
         let durability = store.durability().as_str();
         call.answer(reserved.trace, |out| write(0, more, durability, out));
         return Ok(());

@@ -59,8 +59,9 @@ impl Store {
             ..Scan::default()
         };
         let mut end = None;
-        // A page may be empty where many have expired; then the removals end where the keys do.
-        self.scan(&last, &mut |key, _| end = Some(Scan::end_behind(key)));
+        let before = self.scan(&last, &mut |key, _| end = Some(Scan::end_behind(key)));
+        // A page is empty where all that it passed have expired: what lasts is before these.
+        let end = end.or_else(|| before.map(|key| Scan::end_behind(&key)));
         let (mut start, mut count) = (Some(Vec::new()), 0);
         while let Some(from) = start {
             let scan = Scan {

@@ -41,7 +41,8 @@ impl Versioned {
 }
 
 /// What an entry takes at most beside its key's and value's bytes, on average: its place in a leaf that is two thirds full, and eight to
-/// sixteen bytes before the key. What is longer than 512 bytes takes a sixteenth more at most.
+/// sixteen bytes before the key. What is longer than 512 bytes takes a sixteenth more at most, a list
+/// up to a half; lists that grow leave as much again, which lists that grow behind them have next.
 pub(crate) const ENTRY_OVERHEAD_BYTES: u64 = 48;
 /// Entries of a scan that are one view, at least.
 const SCAN_ENTRIES: usize = 1024;

@@ -144,7 +144,7 @@ impl Tree {
         if address != 0
             && let Some(cell) = Cell::read(&self.heap, address)
         {
-            self.heap.give(address, cell.len_bytes().div_ceil(8));
+            self.heap.give(address, cell.run_words());
         }
     }
 

@@ -113,7 +113,7 @@ impl Content<'_> {
 
     /// Writes it to a run of its own, whose address it returns.
     pub(super) fn write(&self, heap: &Heap) -> u64 {
-        let at = heap.take(self.len_bytes().div_ceil(WORD));
+        let at = heap.take(run_words(self.len_bytes(), self.is_list));
         self.write_at(heap.at(at).unwrap_or_default(), 0);
         at
     }
@@ -172,6 +172,18 @@ impl<'b> Encoded<'b> {
     pub(super) fn is_outside(&self) -> bool {
         self.is_outside
     }
+}
+
+/// Words of the run that an entry of so many bytes has in the heap. Those of lists are of few lengths, a half or a third apart: what a list
+/// has outgrown fits others that grow behind it.
+fn run_words(bytes: usize, is_list: bool) -> usize {
+    let words = bytes.div_ceil(WORD);
+    if !is_list {
+        return words;
+    }
+    let whole = words.next_power_of_two();
+    let between = whole / 4 * 3;
+    if words <= between { between } else { whole }
 }
 
 /// What an entry has, beside what the tree needs for it.
@@ -261,6 +273,11 @@ impl<'h> Cell<'h> {
 
     pub(super) fn begin(&self) -> usize {
         self.begin
+    }
+
+    /// Words of its run, where it is in the heap.
+    pub(super) fn run_words(&self) -> usize {
+        run_words(self.len_bytes(), self.is_list)
     }
 
     /// Bytes that it takes.

@@ -339,7 +339,11 @@ fn memory_is_about_what_is_said() {
         for number in 0..count {
             let mut key = rand::RngExt::random::<u64>(&mut random).to_be_bytes().to_vec();
             key.resize(key_len, 7);
-            tree.put(content(&key, &vec![1; value_len], number + 1));
+            let value = vec![1; value_len];
+            tree.put(Content {
+                is_list: false,
+                ..content(&key, &value, number + 1)
+            });
         }
         // A third of them expires.
         let said = count * (key_len + value_len) as u64 + count * (crate::index::ENTRY_OVERHEAD_BYTES + 3);
