@@ -45,6 +45,7 @@ mod inspect;
 mod judge;
 mod list;
 mod memory;
+mod plan;
 mod put;
 mod read;
 mod record;

@@ -7,6 +7,7 @@
 
 mod crash;
 mod damage;
+mod held;
 mod model;
 mod opening;
 mod space;
