@@ -6,8 +6,9 @@ use std::collections::HashMap;
 
 use crate::change::Changed;
 use crate::error::WriteError;
-use crate::evaluate::{Evaluation, Plan};
+use crate::evaluate::Evaluation;
 use crate::index::Index;
+use crate::plan::Plan;
 use crate::put::Put;
 use crate::record::Accepted;
 use crate::space::Space;

@@ -47,6 +47,7 @@ mod judge;
 mod list;
 mod memory;
 pub mod offline;
+mod plan;
 mod put;
 mod read;
 mod record;

@@ -259,6 +259,11 @@ fn batches_round_trip() {
         json,
         r#"{"results":[null,[98],[],-9223372036854775808,7,true,{"items":[[],[99]]},{"items":[]},{"kind":"list","version":7,"bytes":1,"count":2}],"durability":"synced"}"#
     );
+}
+
+#[test]
+fn operations_of_batches_are_checked() {
+    use ordered_batch::Call;
     for (operation, expected) in [
         (
             r#"["drop", "a"]"#,

@@ -153,6 +153,38 @@ async fn ordered_methods_read_put_and_scan() {
 }
 
 #[tokio::test]
+async fn ordered_methods_concatenate_and_remove_prefixes() {
+    let bytes = |bytes: &'static [u8]| Cow::Borrowed(bytes);
+    let call = ordered_concatenate::Call {
+        table: None,
+        key: bytes(b"k"),
+        value: bytes(b"w"),
+    };
+    let answer = ordered_concatenate::Answer {
+        bytes: 2,
+        version: 6,
+        durability: "logged".into(),
+    };
+    let concatenate = async |client: Client| client.ordered_concatenate(&call, None).await;
+    let found = check::<OrderedConcatenate, _, _>(concatenate, &call, &answer);
+    assert_eq!(found.await, answer);
+
+    let call = ordered_remove_prefix::Call {
+        table: None,
+        prefix: bytes(b"u/"),
+        limit: 10,
+    };
+    let answer = ordered_remove_prefix::Answer {
+        removed: 10,
+        more: true,
+        durability: "logged".into(),
+    };
+    let remove = async |client: Client| client.ordered_remove_prefix(&call, None).await;
+    let found = check::<OrderedRemovePrefix, _, _>(remove, &call, &answer);
+    assert_eq!(found.await, answer);
+}
+
+#[tokio::test]
 async fn ordered_methods_keep_lists() {
     let bytes = |bytes: &'static [u8]| Cow::Borrowed(bytes);
     let call = ordered_append::Call {
@@ -262,34 +294,6 @@ async fn ordered_methods_remove_increment_and_batch() {
     };
     let expire = async |client: Client| client.ordered_expire(&call, None).await;
     let found = check::<OrderedExpire, _, _>(expire, &call, &answer);
-    assert_eq!(found.await, answer);
-
-    let call = ordered_concatenate::Call {
-        table: None,
-        key: bytes(b"k"),
-        value: bytes(b"w"),
-    };
-    let answer = ordered_concatenate::Answer {
-        bytes: 2,
-        version: 6,
-        durability: "logged".into(),
-    };
-    let concatenate = async |client: Client| client.ordered_concatenate(&call, None).await;
-    let found = check::<OrderedConcatenate, _, _>(concatenate, &call, &answer);
-    assert_eq!(found.await, answer);
-
-    let call = ordered_remove_prefix::Call {
-        table: None,
-        prefix: bytes(b"u/"),
-        limit: 10,
-    };
-    let answer = ordered_remove_prefix::Answer {
-        removed: 10,
-        more: true,
-        durability: "logged".into(),
-    };
-    let remove = async |client: Client| client.ordered_remove_prefix(&call, None).await;
-    let found = check::<OrderedRemovePrefix, _, _>(remove, &call, &answer);
     assert_eq!(found.await, answer);
 
     let call = ordered_batch::Call {

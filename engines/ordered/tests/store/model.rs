@@ -7,6 +7,7 @@ use millpond_engines_ordered::{
 };
 use proptest::prelude::*;
 
+use crate::held::{Held, between, held};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone)]
@@ -122,41 +123,6 @@ fn step() -> impl Strategy<Value = Step> {
         4 => scan.prop_map(Step::Scan),
         1 => Just(Step::Reopen),
     ]
-}
-
-/// What a key holds; of a list the newest first.
-#[derive(Debug, Clone, PartialEq)]
-enum Held {
-    Bytes(Vec<u8>),
-    List(Vec<Vec<u8>>),
-}
-
-impl Held {
-    /// What a scan shows of it.
-    fn scanned(&self) -> Vec<u8> {
-        match self {
-            Held::Bytes(value) => value.clone(),
-            Held::List(_) => vec![],
-        }
-    }
-}
-
-/// The plainest reading of a span of indices, of which both are meant and those below 0 count from the end.
-fn between(items: &[Vec<u8>], start: i64, stop: i64) -> Vec<Vec<u8>> {
-    let count = items.len() as i64;
-    let index = |index: i64| if index < 0 { index + count } else { index };
-    let meant = (0..count).filter(|at| (index(start)..=index(stop)).contains(at));
-    meant.map(|at| items[at as usize].clone()).collect()
-}
-
-/// What a key of the store holds, and its version.
-fn held(store: &Store, key: &[u8]) -> Option<(Held, u64)> {
-    let found = store.get(key)?;
-    let held = match found.kind {
-        Kind::Bytes => Held::Bytes(found.value),
-        Kind::List => Held::List(store.items(key, 0, -1, usize::MAX).unwrap()),
-    };
-    Some((held, found.version))
 }
 
 fn keys(store: &Store) -> Vec<Vec<u8>> {
