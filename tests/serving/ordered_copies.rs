@@ -42,6 +42,28 @@ fn files(dir: &Path, end: &str) -> Vec<std::path::PathBuf> {
     files
 }
 
+/// Writes the number of the write to two keys, both or none, until it is over. Few keys, so that the log grows by more than the store.
+fn write(addr: &str, is_over: &AtomicBool, acknowledged: &AtomicU64) {
+    let mut http = Http::connect(addr);
+    let mut at = 0;
+    while !is_over.load(Ordering::Relaxed) {
+        at += 1;
+        let entries = [
+            ["last".to_owned(), at.to_string()],
+            [format!("k{}", at % 50), at.to_string()],
+        ];
+        let (status, answer) = http.call("ordered.put", &json!({"entries": entries}));
+        assert_eq!(status, 200, "{answer}");
+        acknowledged.store(at, Ordering::Relaxed);
+    }
+}
+
+/// What a key holds in a dump.
+fn value(lines: &[Value], key: &str) -> Option<u64> {
+    let line = lines.iter().find(|line| line["key_base64"] == base64(key))?;
+    Some(text(&line["value_base64"]).parse().unwrap())
+}
+
 #[test]
 fn backups_of_a_store_that_is_written_have_all_that_was_acknowledged() {
     let folder = r1_folder();
@@ -55,24 +77,10 @@ fn backups_of_a_store_that_is_written_have_all_that_was_acknowledged() {
         ],
     );
     let (is_over, acknowledged) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let writer = {
+    let writer = std::thread::spawn({
         let (is_over, acknowledged, addr) = (is_over.clone(), acknowledged.clone(), server.addr.clone());
-        std::thread::spawn(move || {
-            let mut http = Http::connect(&addr);
-            let mut at = 0;
-            while !is_over.load(Ordering::Relaxed) {
-                at += 1;
-                // Both or none; of the first key there is one entry, so that the log grows by more than the store.
-                let entries = [
-                    ["last".to_owned(), at.to_string()],
-                    [format!("k{}", at % 50), at.to_string()],
-                ];
-                let (status, answer) = http.call("ordered.put", &json!({"entries": entries}));
-                assert_eq!(status, 200, "{answer}");
-                acknowledged.store(at, Ordering::Relaxed);
-            }
-        })
-    };
+        move || write(&addr, &is_over, &acknowledged)
+    });
     server.wait_for("millpond_store_checkpoint_bytes{store=\"events\"}", |bytes| {
         bytes > 0
     });
@@ -94,19 +102,15 @@ fn backups_of_a_store_that_is_written_have_all_that_was_acknowledged() {
         done(&ordered(&["restore"], &[&backup, &restored]));
         let lines = dump(&restored);
         assert_eq!(lines, dump(&backup));
-        // What each key holds at the last write that the copy has.
-        let value = |key: &str| -> Option<u64> {
-            let line = lines.iter().find(|line| line["key_base64"] == base64(key))?;
-            Some(text(&line["value_base64"]).parse().unwrap())
-        };
-        let found = value("last").unwrap();
+        // Each key holds what it did at the last write that the copy has.
+        let found = value(&lines, "last").unwrap();
         assert!(
             found >= before.max(last_found),
             "{found}, {before} were acknowledged"
         );
         for key in 0..50 {
             let expected = (1..=found).rev().take(50).find(|at| at % 50 == key);
-            assert_eq!(value(&format!("k{key}")), expected, "k{key} at {found}");
+            assert_eq!(value(&lines, &format!("k{key}")), expected, "k{key} at {found}");
         }
         last_found = found;
     }
@@ -114,15 +118,8 @@ fn backups_of_a_store_that_is_written_have_all_that_was_acknowledged() {
     writer.join().unwrap();
     assert!(server.terminate().success());
     // The server's own folder is what its last acknowledgement says.
-    let lines = dump(&store);
-    let last = lines
-        .iter()
-        .find(|line| line["key_base64"] == base64("last"))
-        .unwrap();
-    assert_eq!(
-        text(&last["value_base64"]),
-        acknowledged.load(Ordering::Relaxed).to_string()
-    );
+    let last = value(&dump(&store), "last");
+    assert_eq!(last, Some(acknowledged.load(Ordering::Relaxed)));
     // A server takes a restored folder.
     std::fs::remove_dir_all(&store).unwrap();
     std::fs::rename(folder.path().join("restored7"), &store).unwrap();

@@ -123,15 +123,9 @@ impl Log {
                         .and_then(|mut file| file.truncate(sound.length))
                         .map_err(failed("cut what follows the last group of its log"))?;
                 }
-                let segment = Segment {
-                    path: path.clone(),
-                    first_sequence: header.first_sequence,
-                    file: settle(format, &*disk, dir, path, sound)?,
-                    length: sound.length,
-                    reserved: sound.length,
-                    marker: header.marker,
-                    header_bytes: header.bytes(format) as u64,
-                };
+                let file = settle(format, &*disk, dir, path, sound)?;
+                let header_bytes = header.bytes(format) as u64;
+                let segment = Segment::go_on(path, file, (header, header_bytes), sound.length);
                 if header.version < format.version && segment.has_records() {
                     // What is written from here on is of the format that is written today.
                     closed.push(segment.closed());
@@ -424,6 +418,24 @@ impl Segment {
         }
     }
 
+    /// One that was found, sound up to a length.
+    fn go_on(
+        path: &Path,
+        file: Box<dyn LogFile>,
+        (header, header_bytes): (&SegmentHeader, u64),
+        length: u64,
+    ) -> Segment {
+        Segment {
+            path: path.to_owned(),
+            first_sequence: header.first_sequence,
+            file,
+            length,
+            reserved: length,
+            marker: header.marker,
+            header_bytes,
+        }
+    }
+
     fn create(
         format: &Format,
         disk: &dyn Disk,
@@ -455,15 +467,7 @@ impl Segment {
             .and_then(|()| disk.sync_dir(dir))
             .map_err(|source| (CreateStep::Unknown, source))?;
         let length = header.bytes(format) as u64;
-        Ok(Segment {
-            path,
-            first_sequence: begin.sequence,
-            file,
-            length,
-            reserved: length,
-            marker: header.marker,
-            header_bytes: length,
-        })
+        Ok(Segment::go_on(&path, file, (&header, length), length))
     }
 }
 
