@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Database {
     /// What SELECT calls it by.
     pub number: u32,
-    /// What calls name it by: a table of `[features]`.
+    /// What calls name it by: a table of `[features]`, or a store of `[ordered]`.
     pub name: String,
     /// What it is.
     pub holds: Holds,
@@ -20,6 +20,8 @@ pub struct Database {
 pub enum Holds {
     /// A feature table, whose keys are written so.
     Table(Keys),
+    /// An ordered store, whose keys are any bytes.
+    Store,
 }
 
 /// How the keys of a table are written.
@@ -72,7 +74,20 @@ impl Databases {
             .map(|database| database.number.to_string())
             .collect();
         let numbers = numbers.join(", ");
-        format!("ERR DB {number} holds nothing here; SELECT one of {numbers} (resp_database of a table)")
+        format!(
+            "ERR DB {number} holds nothing here; SELECT one of {numbers} (resp_database of a table or a store)"
+        )
+    }
+}
+
+impl Database {
+    /// How the keys of its table are written, if it is one.
+    #[inline]
+    pub(crate) fn table_keys(&self) -> Option<Keys> {
+        match self.holds {
+            Holds::Table(keys) => Some(keys),
+            Holds::Store => None,
+        }
     }
 }
 
@@ -135,6 +150,7 @@ impl fmt::Display for Holds {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Holds::Table(_) => out.write_str("feature table"),
+            Holds::Store => out.write_str("ordered store"),
         }
     }
 }
@@ -185,7 +201,10 @@ mod tests {
         let refused = databases.get(0).map(|_| ());
         assert_eq!(
             refused,
-            Err("ERR DB 0 holds nothing here; SELECT one of 2, 7 (resp_database of a table)".to_owned())
+            Err(
+                "ERR DB 0 holds nothing here; SELECT one of 2, 7 (resp_database of a table or a store)"
+                    .to_owned()
+            )
         );
     }
 }

@@ -1,6 +1,7 @@
 //! What a connection keeps between its commands.
 //! Its invariant: the texts of a client are bounded, and no log shows its token.
 
+use crate::commands::Queued;
 use millpond_wire_frame::{RespProgress, RespVersion};
 use millpond_wire_schema::features_scan::Cursor;
 use std::cell::OnceCell;
@@ -28,6 +29,8 @@ pub(crate) struct State {
     pub(crate) parsed: RespProgress,
     /// Made by the first SCAN.
     pub(crate) scanned: OnceCell<Arc<Scanned>>,
+    /// What MULTI has begun.
+    pub(crate) queued: Option<Box<Queued>>,
     /// CLIENT SETNAME.
     pub(crate) name: Box<str>,
     /// CLIENT SETINFO lib-name and lib-ver.
