@@ -18,13 +18,18 @@ mod features_versions;
 mod infer;
 mod infos;
 mod model_run;
+mod ordered_append;
 mod ordered_batch;
+mod ordered_concatenate;
 mod ordered_expire;
 mod ordered_get;
 mod ordered_increment;
+mod ordered_inspect;
+mod ordered_items;
 mod ordered_put;
 mod ordered_remove;
 mod ordered_scan;
+mod ordered_trim;
 mod ordered_write;
 mod ping;
 mod rank;
@@ -49,8 +54,9 @@ use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
     Code, FeaturesActivate, FeaturesDelete, FeaturesFresh, FeaturesInspect, FeaturesLookup, FeaturesMissed,
     FeaturesRollback, FeaturesScan, FeaturesUpsert, FeaturesVersions, Field, Infer, Infos, METHODS,
-    OrderedBatch, OrderedExpire, OrderedGet, OrderedIncrement, OrderedPut, OrderedRemove, OrderedScan, Ping,
-    Rank, Run, ServerStatus, Status, Tune,
+    OrderedAppend, OrderedBatch, OrderedConcatenate, OrderedExpire, OrderedGet, OrderedIncrement,
+    OrderedInspect, OrderedItems, OrderedPut, OrderedRemove, OrderedScan, OrderedTrim, Ping, Rank, Run,
+    ServerStatus, Status, Tune,
 };
 use std::collections::BTreeMap;
 
@@ -93,8 +99,13 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<OrderedRemove>(Any, Detached, Ready(ordered_remove::serve)),
     MethodSpec::of::<OrderedIncrement>(Any, Detached, Ready(ordered_increment::serve)),
     MethodSpec::of::<OrderedExpire>(Any, Detached, Ready(ordered_expire::serve)),
+    MethodSpec::of::<OrderedConcatenate>(Any, Detached, Ready(ordered_concatenate::serve)),
+    MethodSpec::of::<OrderedAppend>(Any, Detached, Ready(ordered_append::serve)),
+    MethodSpec::of::<OrderedItems>(Any, Unbounded, Ready(ordered_items::serve)),
+    MethodSpec::of::<OrderedTrim>(Any, Detached, Ready(ordered_trim::serve)),
     MethodSpec::of::<OrderedBatch>(Any, Detached, Ready(ordered_batch::serve)),
     MethodSpec::of::<OrderedScan>(Any, Unbounded, Ready(ordered_scan::serve)),
+    MethodSpec::of::<OrderedInspect>(Any, Short, Ready(ordered_inspect::serve)),
     MethodSpec::of::<Infer>(Any, Batched, Ready(infer::serve)),
     MethodSpec::of::<Rank>(Any, Batched, Ready(rank::serve)),
     MethodSpec::of::<Run>(Any, Batched, Ready(run::serve)),

@@ -3,11 +3,16 @@
 //! refused before anything is written.
 
 use crate::Served;
-use crate::ordered_write::{Asked, ENTRY_BYTES, hand_over};
+use crate::ordered_append::keep;
+use crate::ordered_inspect::inspected;
+use crate::ordered_write::{Asked, ENTRY_BYTES, ITEM_BYTES, hand_over};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Batch, Effect, Operation, Written};
 use millpond_wire_payload::{Encoder, Encoding, Payload};
-use millpond_wire_schema::{Field as _, Method as _, OrderedBatch, Status, ordered_batch as schema};
+use millpond_wire_schema::{
+    Field as _, Method as _, OrderedBatch, Status, ordered_batch as schema, ordered_items,
+};
+use std::borrow::Cow;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, reserved) = schema::Call::decode(payload)?;
@@ -46,8 +51,17 @@ fn bytes_of(operation: &schema::Operation<'_>) -> usize {
         schema::Operation::Get(key)
         | schema::Operation::Remove(key, _)
         | schema::Operation::Increment(key, ..)
-        | schema::Operation::Expire(key, _) => key.len(),
-        schema::Operation::Put(key, value, _) => key.len() + value.len(),
+        | schema::Operation::Expire(key, _)
+        | schema::Operation::Items(key, ..)
+        | schema::Operation::Trim(key, ..)
+        | schema::Operation::Inspect(key) => key.len(),
+        schema::Operation::Put(key, value, _) | schema::Operation::Concatenate(key, value) => {
+            key.len() + value.len()
+        }
+        schema::Operation::Append(key, items, _) => {
+            let items = items.iter().map(|item| item.len() + ITEM_BYTES);
+            key.len() + items.sum::<usize>()
+        }
     }
 }
 
@@ -61,7 +75,9 @@ fn operation(operation: schema::Operation<'_>) -> Operation {
             value: value.into_owned(),
             if_version: options.if_version,
             if_absent: options.if_absent,
+            if_present: options.if_present,
             ttl_ms: options.ttl_ms,
+            keep_ttl: options.keep_ttl,
         },
         schema::Operation::Remove(key, options) => Operation::Remove {
             key: key.into_owned(),
@@ -76,6 +92,29 @@ fn operation(operation: schema::Operation<'_>) -> Operation {
             key: key.into_owned(),
             ttl_ms: options.ttl_ms,
         },
+        schema::Operation::Concatenate(key, value) => Operation::Concatenate {
+            key: key.into_owned(),
+            value: value.into_owned(),
+        },
+        schema::Operation::Append(key, items, options) => Operation::Append {
+            key: key.into_owned(),
+            items: items.into_iter().map(Cow::into_owned).collect(),
+            keep: options.keep.map(keep),
+            ttl_ms: options.ttl_ms,
+        },
+        schema::Operation::Items(key, start, stop) => Operation::Items {
+            key: key.into_owned(),
+            start,
+            stop,
+        },
+        schema::Operation::Trim(key, start, stop) => Operation::Trim {
+            key: key.into_owned(),
+            start,
+            stop,
+        },
+        schema::Operation::Inspect(key) => Operation::Inspect {
+            key: key.into_owned(),
+        },
     }
 }
 
@@ -85,5 +124,11 @@ fn effect(effect: Effect) -> schema::Effect<'static> {
         Effect::Put(version) => schema::Effect::Number(version.cast_signed()),
         Effect::WasThere(was_there) => schema::Effect::WasThere(was_there),
         Effect::Incremented { value, .. } => schema::Effect::Number(value),
+        Effect::Listed { count, .. } => schema::Effect::Number(count as i64),
+        Effect::Concatenated { bytes, .. } => schema::Effect::Number(bytes as i64),
+        Effect::Items(items) => schema::Effect::Items(ordered_items::Answer {
+            items: items.into_iter().map(Cow::Owned).collect(),
+        }),
+        Effect::Inspected(found) => schema::Effect::Inspected(inspected(found)),
     }
 }

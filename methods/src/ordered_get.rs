@@ -3,6 +3,7 @@
 
 use crate::{Served, at_once, store};
 use millpond_catalog::Catalog;
+use millpond_engines_ordered::{Kind, Versioned, WrongKind};
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, ordered_get as schema};
 use std::borrow::Cow;
@@ -16,6 +17,15 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
                 format!("the values have {bytes} bytes, and the limit is {limit}; ask for fewer keys a call");
             Status::new(Code::TooLarge, ex)
         })?;
+        let is_list =
+            |found: &Option<Versioned>| found.as_ref().is_some_and(|found| found.kind == Kind::List);
+        if let Some(at) = found.iter().position(is_list) {
+            let error = WrongKind {
+                key: decoded.keys.get(at).map(|key| key.to_vec()).unwrap_or_default(),
+                found: Kind::List,
+            };
+            return Err(Status::new(Code::BadArgument, error.to_string()));
+        }
         Ok(move |out: &mut Encoder<'_>| {
             let entries = || found.iter().map(Option::as_ref);
             let answer = schema::Answer {

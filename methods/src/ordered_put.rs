@@ -23,7 +23,9 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             entries: entries.collect(),
             if_version: decoded.if_version,
             if_absent: decoded.if_absent,
+            if_present: decoded.if_present,
             ttl_ms: decoded.ttl_ms,
+            keep_ttl: decoded.keep_ttl,
         };
         put.into()
     };

@@ -3,7 +3,7 @@
 
 use crate::{Served, at_once, store};
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::Scan;
+use millpond_engines_ordered::{Kind, Scan};
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Field as _, Status, ordered_scan as schema};
 use std::borrow::Cow;
@@ -31,12 +31,16 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             bytes_max: call.calls.answer_bytes_max / 2,
             keys_only: decoded.keys_only,
         };
-        let mut entries = Vec::new();
-        let cursor = store.scan(&scan, &mut |key, value| {
-            entries.push((Cow::Owned(key.to_vec()), Cow::Owned(value.to_vec())));
+        let (mut entries, mut lists) = (Vec::new(), Vec::new());
+        let cursor = store.scan_entries(&scan, &mut |entry| {
+            if entry.kind == Kind::List {
+                lists.push(entries.len() as u64);
+            }
+            entries.push((Cow::Owned(entry.key.to_vec()), Cow::Owned(entry.value.to_vec())));
         });
         let answer = schema::Answer {
             entries,
+            lists,
             cursor: cursor.map(Cow::Owned),
         };
         Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))

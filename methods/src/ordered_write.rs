@@ -14,6 +14,8 @@ use std::sync::Arc;
 
 /// What an entry or an operation takes beside its bytes while it waits for the log.
 pub(crate) const ENTRY_BYTES: usize = 128;
+/// The same of an item of a list.
+pub(crate) const ITEM_BYTES: usize = 48;
 
 /// A call that writes, as far as it is known before its write is made.
 pub(crate) struct Asked<'r> {
@@ -96,12 +98,22 @@ where
     hand_over(catalog, call, reserved, &asked, (batch, answer))
 }
 
+/// How many items a list has behind the one operation on it, and its key's version.
+pub(crate) fn listed(written: &Written) -> (u64, u64) {
+    match written.effects.as_slice() {
+        [Effect::Listed { count, version }] => (*count as u64, *version),
+        _ => (0, 0),
+    }
+}
+
 fn status_of(error: &WriteError) -> Status {
     let code = match error {
-        WriteError::Conflict { .. } => Code::Conflict,
+        WriteError::Conflict { .. } | WriteError::Absent { .. } => Code::Conflict,
         WriteError::TooLarge { .. } => Code::TooLarge,
         WriteError::Empty
         | WriteError::NoTime
+        | WriteError::NoItems
+        | WriteError::WrongKind(_)
         | WriteError::NotANumber { .. }
         | WriteError::Overflow { .. } => Code::BadArgument,
         WriteError::Full { .. } => Code::Full,

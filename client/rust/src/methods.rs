@@ -6,13 +6,15 @@
 use crate::{CallError, Client};
 use millpond_wire_schema::payload::{Encoder, Encoding, Payload};
 use millpond_wire_schema::{
-    FeaturesLookup, Infer, OrderedBatch, OrderedExpire, OrderedGet, OrderedIncrement, OrderedPut,
-    OrderedRemove, OrderedScan, Ping, Rank,
+    FeaturesLookup, Infer, OrderedAppend, OrderedBatch, OrderedConcatenate, OrderedExpire, OrderedGet,
+    OrderedIncrement, OrderedInspect, OrderedItems, OrderedPut, OrderedRemove, OrderedScan, OrderedTrim,
+    Ping, Rank,
 };
 use millpond_wire_schema::{Field, Method, Of};
 use millpond_wire_schema::{
-    features_lookup, infer, ordered_batch, ordered_expire, ordered_get, ordered_increment, ordered_put,
-    ordered_remove, ordered_scan, rank,
+    features_lookup, infer, ordered_append, ordered_batch, ordered_concatenate, ordered_expire, ordered_get,
+    ordered_increment, ordered_inspect, ordered_items, ordered_put, ordered_remove, ordered_scan,
+    ordered_trim, rank,
 };
 use std::time::Duration;
 
@@ -103,6 +105,66 @@ impl Client {
         deadline: Option<Duration>,
     ) -> Result<ordered_expire::Answer<'static>, CallError> {
         self.typed::<OrderedExpire>(call, deadline).await
+    }
+
+    /// `ordered.concatenate`: how many bytes the value has then, its version, and what that survives.
+    ///
+    /// # Errors
+    /// As [`Client::ordered_put`]. Whoever repeats it may have added twice.
+    pub async fn ordered_concatenate(
+        &self,
+        call: &ordered_concatenate::Call<'_>,
+        deadline: Option<Duration>,
+    ) -> Result<ordered_concatenate::Answer<'static>, CallError> {
+        self.typed::<OrderedConcatenate>(call, deadline).await
+    }
+
+    /// `ordered.append`: how many items the list has then, its version, and what that survives.
+    ///
+    /// # Errors
+    /// As [`Client::ordered_put`]. Whoever repeats it may have added twice.
+    pub async fn ordered_append(
+        &self,
+        call: &ordered_append::Call<'_>,
+        deadline: Option<Duration>,
+    ) -> Result<ordered_append::Answer<'static>, CallError> {
+        self.typed::<OrderedAppend>(call, deadline).await
+    }
+
+    /// `ordered.items`: items of a list, the newest first.
+    ///
+    /// # Errors
+    /// As [`Client::call_raw`].
+    pub async fn ordered_items(
+        &self,
+        call: &ordered_items::Call<'_>,
+        deadline: Option<Duration>,
+    ) -> Result<ordered_items::Answer<'static>, CallError> {
+        self.typed::<OrderedItems>(call, deadline).await
+    }
+
+    /// `ordered.trim`: how many items are left, the key's version, and what that survives.
+    ///
+    /// # Errors
+    /// As [`Client::ordered_put`].
+    pub async fn ordered_trim(
+        &self,
+        call: &ordered_trim::Call<'_>,
+        deadline: Option<Duration>,
+    ) -> Result<ordered_trim::Answer<'static>, CallError> {
+        self.typed::<OrderedTrim>(call, deadline).await
+    }
+
+    /// `ordered.inspect`: what keys are, without their values, or what the store holds.
+    ///
+    /// # Errors
+    /// As [`Client::call_raw`].
+    pub async fn ordered_inspect(
+        &self,
+        call: &ordered_inspect::Call<'_>,
+        deadline: Option<Duration>,
+    ) -> Result<ordered_inspect::Answer<'static>, CallError> {
+        self.typed::<OrderedInspect>(call, deadline).await
     }
 
     /// `ordered.batch`: what each operation found or did, and what the batch survives.

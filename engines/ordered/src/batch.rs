@@ -4,14 +4,20 @@
 
 use crate::error::{WriteError, at_most, check_ttl};
 use crate::index::Versioned;
+use crate::inspect::Inspected;
+use crate::list::items_bytes;
 use crate::put::{KEY_BYTES_MAX, PUT_BYTES_MAX, VALUE_BYTES_MAX};
 
 /// The most operations of one batch.
 pub const BATCH_OPERATIONS_MAX: usize = 10_000;
+/// What a new list takes beside its items.
+const LIST_BYTES: usize = size_of::<u32>();
 /// The longest text of a number.
 pub(crate) const NUMBER_BYTES_MAX: usize = "-9223372036854775808".len();
-/// What an operation counts as beside its bytes.
-const OPERATION_BYTES: usize = 16;
+/// What an operation counts as beside its bytes: no record has more of it.
+const OPERATION_BYTES: usize = 32;
+/// The most items of one append.
+pub const ITEMS_MAX: usize = 64 << 10;
 
 /// One atomic write: all its operations or none, for readers and across a crash. Each operation sees those before it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,7 +36,8 @@ pub enum Operation {
         /// The key.
         key: Vec<u8>,
     },
-    /// Writes it. The whole batch is refused where `if_version` is not its version (0: absent), or it is there with `if_absent`.
+    /// Writes it, whatever kind of value it held. The whole batch is refused where `if_version` is not its version (0: absent), it is
+    /// there with `if_absent`, or it is not with `if_present`.
     Put {
         /// The key.
         key: Vec<u8>,
@@ -40,8 +47,12 @@ pub enum Operation {
         if_version: Option<u64>,
         /// Whether it must be absent.
         if_absent: bool,
+        /// Whether it must be there.
+        if_present: bool,
         /// How long it lasts, in milliseconds; for good where it is `None`.
         ttl_ms: Option<u64>,
+        /// Where `ttl_ms` is `None`: it lasts as long as it did.
+        keep_ttl: bool,
     },
     /// Takes it away, if it is there. The whole batch is refused where `if_version` is not its version.
     Remove {
@@ -66,6 +77,47 @@ pub enum Operation {
         /// In milliseconds; for good where it is `None`.
         ttl_ms: Option<u64>,
     },
+    /// Adds items to the list that it holds, an empty one where it is absent.
+    Append {
+        /// The key.
+        key: Vec<u8>,
+        /// At least one; the last is the newest.
+        items: Vec<Vec<u8>>,
+        /// How many of the newest are left, at least 1; all where it is `None`.
+        keep: Option<u32>,
+        /// How long it lasts from now on, in milliseconds; as long as it did where it is `None`.
+        ttl_ms: Option<u64>,
+    },
+    /// Reads items of the list that it holds, from one index to another that is meant too: 0 is the newest, -1 the oldest.
+    Items {
+        /// The key.
+        key: Vec<u8>,
+        /// The first index.
+        start: i64,
+        /// The last one.
+        stop: i64,
+    },
+    /// Leaves the items of its list from one index to another, as [`Operation::Items`] counts them; where none is left the key goes.
+    Trim {
+        /// The key.
+        key: Vec<u8>,
+        /// The first index.
+        start: i64,
+        /// The last one.
+        stop: i64,
+    },
+    /// Adds bytes behind those that it holds, none where it is absent. It lasts as long as it did.
+    Concatenate {
+        /// The key.
+        key: Vec<u8>,
+        /// What is added.
+        value: Vec<u8>,
+    },
+    /// Says what it is, without reading its value.
+    Inspect {
+        /// The key.
+        key: Vec<u8>,
+    },
 }
 
 /// What an operation found or did.
@@ -84,6 +136,24 @@ pub enum Effect {
         /// The version that the key got.
         version: u64,
     },
+    /// Of an append and of a trim.
+    Listed {
+        /// Items that the list has then.
+        count: usize,
+        /// The version that the key got, or has where nothing changed; 0 where it is not there.
+        version: u64,
+    },
+    /// Of a read of a list, the newest first.
+    Items(Vec<Vec<u8>>),
+    /// Of a concatenation.
+    Concatenated {
+        /// Bytes that the value has then.
+        bytes: usize,
+        /// The version that the key got.
+        version: u64,
+    },
+    /// Of an inspection.
+    Inspected(Inspected),
 }
 
 impl Operation {
@@ -94,7 +164,12 @@ impl Operation {
             | Operation::Put { key, .. }
             | Operation::Remove { key, .. }
             | Operation::Increment { key, .. }
-            | Operation::Expire { key, .. } => key,
+            | Operation::Expire { key, .. }
+            | Operation::Append { key, .. }
+            | Operation::Items { key, .. }
+            | Operation::Trim { key, .. }
+            | Operation::Concatenate { key, .. }
+            | Operation::Inspect { key } => key,
         }
     }
 
@@ -105,7 +180,12 @@ impl Operation {
             Operation::Get { key }
             | Operation::Remove { key, .. }
             | Operation::Increment { key, .. }
-            | Operation::Expire { key, .. } => (key, None),
+            | Operation::Expire { key, .. }
+            | Operation::Append { key, .. }
+            | Operation::Items { key, .. }
+            | Operation::Trim { key, .. }
+            | Operation::Concatenate { key, .. }
+            | Operation::Inspect { key } => (key, None),
         }
     }
 
@@ -113,8 +193,9 @@ impl Operation {
         match self {
             Operation::Put { ttl_ms, .. }
             | Operation::Increment { ttl_ms, .. }
-            | Operation::Expire { ttl_ms, .. } => *ttl_ms,
-            Operation::Get { .. } | Operation::Remove { .. } => None,
+            | Operation::Expire { ttl_ms, .. }
+            | Operation::Append { ttl_ms, .. } => *ttl_ms,
+            _ => None,
         }
     }
 
@@ -123,8 +204,27 @@ impl Operation {
         match self {
             Operation::Put { value, .. } => value.len(),
             Operation::Increment { .. } => NUMBER_BYTES_MAX,
-            Operation::Get { .. } | Operation::Remove { .. } | Operation::Expire { .. } => 0,
+            Operation::Append { items, .. } => items_bytes(items) + LIST_BYTES,
+            Operation::Concatenate { value, .. } => value.len(),
+            Operation::Get { .. }
+            | Operation::Remove { .. }
+            | Operation::Expire { .. }
+            | Operation::Items { .. }
+            | Operation::Trim { .. }
+            | Operation::Inspect { .. } => 0,
         }
+    }
+
+    fn check(&self) -> Result<(), WriteError> {
+        at_most("bytes of a key", self.key().len(), KEY_BYTES_MAX)?;
+        at_most("bytes of a value", self.value_bytes(), VALUE_BYTES_MAX)?;
+        if let Operation::Append { items, keep, .. } = self {
+            if items.is_empty() || *keep == Some(0) {
+                return Err(WriteError::NoItems);
+            }
+            at_most("items of an append", items.len(), ITEMS_MAX)?;
+        }
+        check_ttl(self.ttl_ms())
     }
 }
 
@@ -155,9 +255,7 @@ impl Batch {
             BATCH_OPERATIONS_MAX,
         )?;
         for operation in &self.operations {
-            at_most("bytes of a key", operation.key().len(), KEY_BYTES_MAX)?;
-            at_most("bytes of a value", operation.value_bytes(), VALUE_BYTES_MAX)?;
-            check_ttl(operation.ttl_ms())?;
+            operation.check()?;
         }
         at_most("bytes of the batch", self.bytes(), PUT_BYTES_MAX)
     }

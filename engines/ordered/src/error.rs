@@ -8,6 +8,7 @@ use std::sync::Arc;
 use millpond_wal::QueueError;
 
 use crate::Error;
+use crate::list::Kind;
 
 /// Why a write was not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -26,6 +27,20 @@ pub enum WriteError {
         /// The version the key has.
         found: u64,
     },
+
+    /// The key must be there, and is not.
+    #[error(
+        "key {:?} is not there, and the write expects it to be; put it without if_present",
+        KeyText(key)
+    )]
+    Absent {
+        /// The first such key.
+        key: Vec<u8>,
+    },
+
+    /// What is asked of the key is not done with the kind of value that it holds.
+    #[error(transparent)]
+    WrongKind(#[from] WrongKind),
 
     /// A key, a value or the write is beyond its limit.
     #[error("{what}: {found}, at most {max} allowed; shorten or split it")]
@@ -93,6 +108,10 @@ pub enum WriteError {
     #[error("a time to live of 0 ms; expected at least 1, or remove the key")]
     NoTime,
 
+    /// An append of nothing, or one that leaves nothing.
+    #[error("an append without items, or with keep = 0; send at least one item, and keep at least one")]
+    NoItems,
+
     /// What is to be incremented is no whole number, as text, of 64 bits.
     #[error(
         "key {:?} does not hold a whole number of 64 bits, so it cannot be incremented; put a number first",
@@ -147,6 +166,28 @@ impl From<QueueError> for WriteError {
             // A further one is a refusal: nothing was written.
             _ => WriteError::Storage(Arc::new(Error::LogThreadDied)),
         }
+    }
+}
+
+/// A key holds one kind of value where another is expected.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "wrong kind of value: key {:?} holds {}, and this is done with {} alone",
+    KeyText(key),
+    named(*found),
+    named(match found { Kind::Bytes => Kind::List, Kind::List => Kind::Bytes })
+)]
+pub struct WrongKind {
+    /// The key.
+    pub key: Vec<u8>,
+    /// What it holds.
+    pub found: Kind,
+}
+
+fn named(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Bytes => "bytes",
+        Kind::List => "a list",
     }
 }
 

@@ -6,14 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use millpond_wal::Clock;
 
-use crate::scan::{Range, Scan};
+use crate::inspect::Looked;
+use crate::list::Kind;
+use crate::scan::{Entry, Range, Scan};
 use crate::tree::{Before, Cell, Change, Content, ReadMany, Span, Tree, content_bytes};
 
 /// A value and the version at which it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Versioned {
-    /// The bytes as they were put.
+    /// The bytes as they were put; none of a list, whose items [`crate::Store::items`] has.
     pub value: Vec<u8>,
+    /// What the key holds.
+    pub kind: Kind,
     /// Counts up over the whole store, from 1.
     pub version: u64,
     /// When it expires, in milliseconds of Unix time by the store's clock, if it does.
@@ -28,9 +32,12 @@ impl Versioned {
 
     fn of(cell: &Cell<'_>) -> Versioned {
         let mut value = Vec::new();
-        cell.copy_value(&mut value);
+        if !cell.is_list {
+            cell.copy_value(&mut value);
+        }
         Versioned {
             value,
+            kind: Kind::of(cell.is_list),
             version: cell.version,
             expires_ms: Some(cell.expires_ms).filter(|expires_ms| *expires_ms != 0),
         }
@@ -75,15 +82,30 @@ impl ReadMany for Values {
         let (Some(place), Some(cell)) = (self.found.get_mut(at), cell) else {
             return;
         };
-        self.bytes = self.bytes.saturating_add(cell.value_len);
+        let value_len = if cell.is_list { 0 } else { cell.value_len };
+        self.bytes = self.bytes.saturating_add(value_len);
         if self.bytes <= self.bytes_max {
             *place = Some(Versioned::of(cell));
         }
     }
 }
 
+fn looked(cell: &Cell<'_>) -> Looked {
+    Looked {
+        kind: Some(Kind::of(cell.is_list)),
+        version: cell.version,
+        expires_ms: cell.expires_ms,
+        value_bytes: cell.value_len,
+        count: if cell.is_list {
+            cell.value_head() as usize
+        } else {
+            0
+        },
+    }
+}
+
 /// Whether an entry has expired by then.
-fn is_over(now_ms: u64, expires_ms: u64) -> bool {
+pub(crate) fn is_over(now_ms: u64, expires_ms: u64) -> bool {
     (1..=now_ms).contains(&expires_ms)
 }
 
@@ -138,13 +160,6 @@ impl Index {
         }
     }
 
-    /// The same as it is at a moment.
-    pub fn get_at(&self, key: &[u8], now_ms: u64) -> Option<Versioned> {
-        self.tree
-            .get(key, Versioned::of)
-            .filter(|found| found.lasts(now_ms))
-    }
-
     /// The same of several keys, all at one moment; how many bytes their values have where these are more than `bytes_max`.
     pub fn get_many<K: AsRef<[u8]>>(
         &self,
@@ -170,6 +185,26 @@ impl Index {
         let found = self.tree.get(key, |cell| (cell.version, cell.expires_ms));
         let found = found.filter(|(_, expires_ms)| !is_over(now_ms, *expires_ms));
         found.map_or(0, |(version, _)| version)
+    }
+
+    /// The key's version, whether it has expired or not; 0 if absent.
+    pub fn version_of(&self, key: &[u8]) -> u64 {
+        self.tree.get(key, |cell| cell.version).unwrap_or_default()
+    }
+
+    /// What a key is at a moment.
+    pub fn look_at(&self, key: &[u8], now_ms: u64) -> Looked {
+        let found = self.tree.get(key, looked);
+        found.filter(|found| !found.is_over(now_ms)).unwrap_or_default()
+    }
+
+    /// What a key holds, whatever it is, expired or not.
+    pub fn held(&self, key: &[u8]) -> Option<(Vec<u8>, Looked)> {
+        self.tree.get(key, |cell| {
+            let mut value = Vec::new();
+            cell.copy_value(&mut value);
+            (value, looked(cell))
+        })
     }
 
     pub fn len(&self) -> usize {
@@ -222,7 +257,7 @@ impl Index {
 
     /// Visits entries of a range in order, or from its end, 1,024 or a MiB of large values at one moment, and at most as many, and bytes
     /// of keys and values, as the scan says; the key behind them, if it lies in the range.
-    pub fn scan(&self, range: &Range, scan: &Scan, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
+    pub fn scan(&self, range: &Range, scan: &Scan, visit: &mut dyn FnMut(Entry<'_>)) -> Option<Vec<u8>> {
         let (mut visited, mut passed, mut bytes, mut next) = (0, 0, 0, None);
         let least = if self.expiring() > 0 { PASSED_AT_ONCE } else { 1 };
         let span = Span {
@@ -240,7 +275,11 @@ impl Index {
                 }
                 return passed < PASSED_MAX;
             }
-            let value = if scan.keys_only { &[] } else { entry.value };
+            let value = if scan.keys_only || entry.is_list {
+                &[]
+            } else {
+                entry.value
+            };
             bytes += entry.key.len() + value.len();
             // One entry is visited whatever it has.
             if visited == scan.limit || visited > 0 && bytes > scan.bytes_max {
@@ -248,7 +287,11 @@ impl Index {
                 return false;
             }
             visited += 1;
-            visit(entry.key, value);
+            visit(Entry {
+                key: entry.key,
+                value,
+                kind: Kind::of(entry.is_list),
+            });
             true
         };
         match scan.reverse {

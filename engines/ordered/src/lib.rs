@@ -35,14 +35,20 @@
 //! ```
 
 mod batch;
+mod change;
 mod commit;
 mod error;
+mod evaluate;
 mod index;
+mod inspect;
 mod judge;
+mod list;
 mod memory;
 mod put;
+mod read;
 mod record;
 mod recover;
+mod replay;
 mod scan;
 mod section;
 mod space;
@@ -51,13 +57,16 @@ mod sweep;
 mod tree;
 mod write;
 
-pub use batch::{BATCH_OPERATIONS_MAX, Batch, Effect, Operation};
-pub use error::WriteError;
+pub use batch::{BATCH_OPERATIONS_MAX, Batch, Effect, ITEMS_MAX, Operation};
+pub use error::{WriteError, WrongKind};
 pub use index::Versioned;
+pub use inspect::Inspected;
+pub use list::Kind;
 pub use millpond_wal::{Durability, Error, TornTail};
 pub use put::{KEY_BYTES_MAX, PUT_BYTES_MAX, PUT_ENTRIES_MAX, Put, VALUE_BYTES_MAX};
+pub use read::ReadError;
 pub use recover::Recovery;
-pub use scan::Scan;
+pub use scan::{Entry, Scan};
 pub use section::Section;
 pub use store::{Options, Store};
 pub use write::{Busy, Done, Write, Written};

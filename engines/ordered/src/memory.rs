@@ -67,6 +67,10 @@ impl Memory {
         }
     }
 
+    pub fn bytes_max(&self) -> Option<u64> {
+        self.bytes_max
+    }
+
     /// Makes no more writes at once: the queue says why.
     pub fn close(&self) {
         self.is_closed.store(true, Ordering::Release);
@@ -126,7 +130,7 @@ impl Memory {
             return Err(write);
         }
         if let Write::Put(put) = &write
-            && let ([(key, value)], false) = (put.entries.as_slice(), put.is_conditional())
+            && let ([(key, value)], false) = (put.entries.as_slice(), put.reads())
             && let Some(version) = self.put(key, value, put.ttl_ms)
         {
             return Ok(Ok(Written {
@@ -144,6 +148,7 @@ impl Memory {
             key,
             value,
             version: 0,
+            is_list: false,
             expires_ms: expires_ms(|| self.index.clock().now_ms(), ttl_ms),
         };
         let gate = self.gates.get(GATE.with(|gate| *gate))?;

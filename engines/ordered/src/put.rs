@@ -16,7 +16,7 @@ pub const PUT_ENTRIES_MAX: usize = 64 << 10;
 
 /// One atomic write: all its entries or none, for readers and across a crash.
 ///
-/// Both conditions are tested against every entry's key before the first entry is written. An
+/// All conditions are tested against every entry's key before the first entry is written. An
 /// absent key has version 0, so `if_version: Some(0)` says the same as `if_absent`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Put {
@@ -26,20 +26,34 @@ pub struct Put {
     pub if_version: Option<u64>,
     /// Write only if no key is there yet.
     pub if_absent: bool,
+    /// Write only if every key is there.
+    pub if_present: bool,
     /// How long the entries last, in milliseconds; for good where it is `None`, whatever they did before.
     pub ttl_ms: Option<u64>,
+    /// Where `ttl_ms` is `None`: each entry lasts as long as what its key held before.
+    pub keep_ttl: bool,
 }
 
 impl Put {
     /// Bytes of the entries as the log writes them.
     pub(crate) fn entries_bytes(&self) -> usize {
-        let each = 8 + self.ttl_ms.map_or(0, |_| 8);
+        let may_expire = self.ttl_ms.is_some() || self.keep_ttl;
+        let each = 8 + if may_expire { 8 } else { 0 };
         let entries = self.entries.iter();
         entries.map(|(key, value)| key.len() + value.len() + each).sum()
     }
 
+    /// Whether it depends on what its keys hold.
+    pub(crate) fn reads(&self) -> bool {
+        self.is_conditional() || self.keeps_ttl()
+    }
+
     pub(crate) fn is_conditional(&self) -> bool {
-        self.if_absent || self.if_version.is_some()
+        self.if_absent || self.if_present || self.if_version.is_some()
+    }
+
+    pub(crate) fn keeps_ttl(&self) -> bool {
+        self.keep_ttl && self.ttl_ms.is_none()
     }
 
     pub(crate) fn check(&self) -> Result<(), WriteError> {

@@ -7,10 +7,14 @@ use millpond_wal::{Body, Fault, Format, Record};
 
 use crate::Durability;
 use crate::batch::Effect;
-use crate::judge::Changed;
-use crate::put::{KEY_BYTES_MAX, PUT_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::tree::{Change, Content};
+use crate::change::Changed;
+use crate::put::PUT_BYTES_MAX;
+use crate::tree::Change;
 use crate::write::Written;
+
+mod entry;
+
+pub(crate) use entry::{Entry, What};
 
 /// Entries are set.
 const KIND_PUT: u8 = 1;
@@ -18,14 +22,11 @@ const KIND_PUT: u8 = 1;
 const KIND_CHANGES: u8 = 2;
 /// Some expire.
 const KIND_EXPIRING: u8 = 3;
-/// Count and first version, before the entries; where some expire, the store's time behind them.
+/// Some are made of what their keys held, or are lists.
+const KIND_EDITS: u8 = 4;
+/// Count and first version, before the entries; in the last two kinds the store's time behind them.
 const HEADER_BYTES: usize = 12;
 const TIME_BYTES: usize = 8;
-/// Lengths of key and value; where some expire, when it does behind them.
-const ENTRY_HEADER_BYTES: usize = 8;
-/// In place of a value's length: the key is removed.
-const REMOVED: u32 = u32::MAX;
-
 /// The ordered store's log, format 1.
 pub(crate) static FORMAT: Format = Format {
     keeper: "ordered store",
@@ -33,7 +34,7 @@ pub(crate) static FORMAT: Format = Format {
     version: 1,
     body_bytes_min: HEADER_BYTES,
     body_bytes_max: PUT_BYTES_MAX + HEADER_BYTES + TIME_BYTES,
-    kinds: &[KIND_PUT, KIND_CHANGES, KIND_EXPIRING],
+    kinds: &[KIND_PUT, KIND_CHANGES, KIND_EXPIRING, KIND_EDITS],
     check: |kind, body| decode(kind, body).map(drop),
     number: "version",
     first_number: 1,
@@ -59,13 +60,9 @@ impl Accepted {
         (first_version, time_ms): (u64, u64),
         effects: Vec<Effect>,
     ) -> Accepted {
-        let kind = if changes.iter().any(|change| change.expires_ms != 0) {
-            KIND_EXPIRING
-        } else if changes.iter().any(|change| change.value.is_none()) {
-            KIND_CHANGES
-        } else {
-            KIND_PUT
-        };
+        let kinds = changes.iter().map(|change| Entry::of(change).kind());
+        // Each can say what those before it can.
+        let kind = kinds.max().unwrap_or(KIND_PUT);
         Accepted::of_kind(kind, changes, (first_version, time_ms), effects)
     }
 
@@ -75,19 +72,14 @@ impl Accepted {
         (first_version, time_ms): (u64, u64),
         effects: Vec<Effect>,
     ) -> Accepted {
-        let time_bytes = if kind == KIND_EXPIRING { TIME_BYTES } else { 0 };
-        let lengths = changes.iter();
-        let lengths = lengths.map(|change| change.key.len() + change.value.as_ref().map_or(0, Vec::len));
-        let entries: usize = lengths
-            .map(|length| length + ENTRY_HEADER_BYTES + time_bytes)
-            .sum();
+        let entries: usize = changes.iter().map(|change| Entry::of(change).bytes(kind)).sum();
         Accepted {
             changes,
             first_version,
             effects,
             time_ms,
             kind,
-            bytes: HEADER_BYTES + time_bytes + entries,
+            bytes: HEADER_BYTES + time_bytes(kind) + entries,
         }
     }
 
@@ -99,18 +91,8 @@ impl Accepted {
 
     /// The changes in order.
     pub fn changes(&self) -> impl ExactSizeIterator<Item = Change<'_>> {
-        let versions = self.first_version;
-        let changes = self.changes.iter().enumerate();
-        changes.map(
-            move |(
-                at,
-                Changed {
-                    key,
-                    value,
-                    expires_ms,
-                },
-            )| { change((key, value.as_deref(), *expires_ms), versions + at as u64) },
-        )
+        let (changes, versions) = (self.changes.iter().enumerate(), self.first_version);
+        changes.map(move |(at, change)| change.change(versions + at as u64))
     }
 
     /// What its caller learns once it is as durable as configured.
@@ -127,15 +109,11 @@ impl Accepted {
     }
 }
 
-fn change((key, value, expires_ms): Entry<'_>, version: u64) -> Change<'_> {
-    match value {
-        Some(value) => Change::Set(Content {
-            key,
-            value,
-            version,
-            expires_ms,
-        }),
-        None => Change::Remove(key),
+/// Bytes of the store's time in records of a kind.
+fn time_bytes(kind: u8) -> usize {
+    match kind {
+        KIND_EXPIRING | KIND_EDITS => TIME_BYTES,
+        _ => 0,
     }
 }
 
@@ -153,26 +131,13 @@ impl Body for Accepted {
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
-        let expires = self.kind == KIND_EXPIRING;
         out.extend_from_slice(&(self.changes.len() as u32).to_le_bytes());
         out.extend_from_slice(&self.first_version.to_le_bytes());
-        if expires {
+        if time_bytes(self.kind) > 0 {
             out.extend_from_slice(&self.time_ms.to_le_bytes());
         }
-        for Changed {
-            key,
-            value,
-            expires_ms,
-        } in &self.changes
-        {
-            let length = value.as_ref().map_or(REMOVED, |value| value.len() as u32);
-            out.extend_from_slice(&(key.len() as u32).to_le_bytes());
-            out.extend_from_slice(&length.to_le_bytes());
-            if expires {
-                out.extend_from_slice(&expires_ms.to_le_bytes());
-            }
-            out.extend_from_slice(key);
-            out.extend_from_slice(value.as_deref().unwrap_or_default());
+        for change in &self.changes {
+            Entry::of(change).encode(self.kind, out);
         }
     }
 }
@@ -182,14 +147,11 @@ impl Body for Accepted {
 pub(crate) struct Logged<'a> {
     pub entry_count: u32,
     pub first_version: u64,
-    /// The store's time when it was written, where some entries expire; else 0.
+    /// The store's time when it was written, in kinds that have it; else 0.
     pub time_ms: u64,
     kind: u8,
     entries: &'a [u8],
 }
-
-/// A key, its value unless it is removed, and when it expires, 0 where it does not.
-type Entry<'a> = (&'a [u8], Option<&'a [u8]>, u64);
 
 impl<'a> Logged<'a> {
     /// Of a record that was read: it was checked then.
@@ -203,16 +165,11 @@ impl<'a> Logged<'a> {
         })
     }
 
-    /// The changes in the write's order.
-    pub fn changes(&self) -> Vec<Change<'a>> {
-        let entries = self.entries().zip(self.first_version..);
-        entries.map(|(entry, version)| change(entry, version)).collect()
-    }
-
-    fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
+    /// In the write's order.
+    pub fn entries(&self) -> impl Iterator<Item = Entry<'a>> + use<'a> {
         let (mut rest, kind) = (self.entries, self.kind);
         std::iter::from_fn(move || {
-            let (entry, behind) = split_entry(kind, rest)?;
+            let (entry, behind) = Entry::split(kind, rest)?;
             rest = behind;
             Some(entry)
         })
@@ -221,12 +178,8 @@ impl<'a> Logged<'a> {
     fn check_entries(&self) -> Result<(), Fault> {
         let mut count = 0u32;
         let mut rest = self.entries;
-        while let Some(((key, value, expires_ms), behind)) = split_entry(self.kind, rest) {
-            let is_known = match value {
-                Some(value) => value.len() <= VALUE_BYTES_MAX,
-                None => self.kind != KIND_PUT && expires_ms == 0,
-            };
-            if !is_known || key.len() > KEY_BYTES_MAX {
+        while let Some((entry, behind)) = Entry::split(self.kind, rest) {
+            if !entry.is_sound(self.kind) {
                 return Err(Fault::Malformed(format!("entry {count} is beyond the limits")));
             }
             count += 1;
@@ -250,7 +203,7 @@ fn decode(kind: u8, body: &[u8]) -> Result<Logged<'_>, Fault> {
     let too_few = || Fault::Malformed(format!("{} bytes, too few for a write", body.len()));
     let (header, mut entries) = body.split_first_chunk::<HEADER_BYTES>().ok_or_else(too_few)?;
     let mut time_ms = 0;
-    if kind == KIND_EXPIRING {
+    if time_bytes(kind) > 0 {
         let (time, behind) = entries.split_first_chunk::<TIME_BYTES>().ok_or_else(too_few)?;
         (time_ms, entries) = (u64::from_le_bytes(*time), behind);
     }
@@ -263,23 +216,6 @@ fn decode(kind: u8, body: &[u8]) -> Result<Logged<'_>, Fault> {
     };
     logged.check_entries()?;
     Ok(logged)
-}
-
-fn split_entry(kind: u8, bytes: &[u8]) -> Option<(Entry<'_>, &[u8])> {
-    let (header, mut rest) = bytes.split_first_chunk::<ENTRY_HEADER_BYTES>()?;
-    let mut expires_ms = 0;
-    if kind == KIND_EXPIRING {
-        let (time, behind) = rest.split_first_chunk::<TIME_BYTES>()?;
-        (expires_ms, rest) = (u64::from_le_bytes(*time), behind);
-    }
-    let (key, rest) = rest.split_at_checked(u32_at(header, 0) as usize)?;
-    match u32_at(header, 4) {
-        REMOVED => Some(((key, None, expires_ms), rest)),
-        length => {
-            let (value, rest) = rest.split_at_checked(length as usize)?;
-            Some(((key, Some(value), expires_ms), rest))
-        }
-    }
 }
 
 // The arrays below are of fixed size and `at` is a constant of the format at every call.

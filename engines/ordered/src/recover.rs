@@ -48,7 +48,7 @@ pub(crate) fn read(dir: &Path) -> Result<(Recovered, Index, Recovery), Error> {
     let mut apply = |record: &Record<'_>, next_version| {
         let write = Logged::of(record);
         BrokenRun::check("version", next_version, write.first_version)?;
-        index.apply(write.changes().into_iter());
+        write.replay(&index);
         entries += u64::from(write.entry_count);
         last_ms = write.time_ms.max(last_ms);
         Ok(next_version + u64::from(write.entry_count))

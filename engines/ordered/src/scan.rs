@@ -3,6 +3,8 @@
 //! Not the walk itself (`index`). Invariant: a key lies in the range exactly if it has the prefix,
 //! is not below `start` and is below `end`.
 
+use crate::list::Kind;
+
 /// A scan in order, or from the end. An absent bound does not limit; all bounds given hold together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scan {
@@ -42,6 +44,17 @@ impl Scan {
     pub fn end_behind(cursor: &[u8]) -> Vec<u8> {
         [cursor, &[0]].concat()
     }
+}
+
+/// What a scan visits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The key.
+    pub key: &'a [u8],
+    /// Its value; empty with `keys_only`, and of a list.
+    pub value: &'a [u8],
+    /// What the key holds.
+    pub kind: Kind,
 }
 
 /// Keys from `start` up to, not including, `end`; never start > end.

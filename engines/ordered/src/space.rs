@@ -5,9 +5,10 @@
 
 use std::collections::HashMap;
 
+use crate::change::Changed;
 use crate::error::WriteError;
 use crate::index::{Index, entry_bytes};
-use crate::judge::{Changed, Refusal};
+use crate::judge::Refusal;
 use crate::write::Write;
 
 /// What one group may still take.
@@ -45,14 +46,15 @@ impl<'a> Space<'a> {
     pub fn take(&mut self, changes: &[Changed]) -> Result<(), Refusal> {
         let mut sizes: HashMap<&[u8], u64> = HashMap::new();
         let (mut grown, mut freed) = (0, 0);
-        for Changed {
-            key,
-            value,
-            expires_ms,
-        } in changes
-        {
-            let size = value.as_ref();
-            let size = size.map_or(0, |value| entry_bytes(key.len(), value.len(), *expires_ms));
+        for changed in changes {
+            let Some(value_bytes) = changed.value_bytes() else {
+                continue;
+            };
+            let key = changed.key.as_slice();
+            let size = match changed.is_there() {
+                true => entry_bytes(key.len(), value_bytes, changed.expires_ms),
+                false => 0,
+            };
             let before = sizes.insert(key, size);
             let before = before.or_else(|| self.written.get(key).copied());
             freed += before.unwrap_or_else(|| self.index.bytes_of(key));

@@ -20,7 +20,7 @@ use crate::index::{Index, Versioned};
 use crate::memory::Memory;
 use crate::record::FORMAT;
 use crate::recover::{self, Recovery};
-use crate::scan::{Range, Scan};
+use crate::scan::{Entry, Range, Scan};
 use crate::write::{Busy, Done, Write, Written};
 use crate::{Durability, Error};
 
@@ -62,7 +62,7 @@ impl Default for Options {
 /// threads, side by side where they look at no key.
 #[derive(Clone)]
 pub struct Store {
-    handle: Arc<Handle>,
+    pub(crate) handle: Arc<Handle>,
 }
 
 /// Who makes what the queue holds.
@@ -71,12 +71,13 @@ enum Keeper {
     Memory(Arc<Memory>),
 }
 
-struct Handle {
-    index: Arc<Index>,
+pub(crate) struct Handle {
+    pub index: Arc<Index>,
     /// Of a store without a log: what makes small writes at once.
     memory: Option<Arc<Memory>>,
     queue: Arc<Queue<Write>>,
     durability: Durability,
+    pub memory_bytes_max: Option<u64>,
     /// Why the log takes no more puts, once it takes none.
     read_only: ReadOnly,
     thread: LogThread,
@@ -177,6 +178,7 @@ impl Store {
             memory: None,
             queue,
             durability: Durability::Memory,
+            memory_bytes_max: None,
             read_only: ReadOnly::default(),
             thread: LogThread::none(),
         };
@@ -203,6 +205,10 @@ impl Store {
             }
             Keeper::Memory(memory) => (Durability::Memory, ReadOnly::default(), Some(memory.clone())),
         };
+        let memory_bytes_max = match &keeper {
+            Keeper::Log(committer) => committer.memory_bytes_max,
+            Keeper::Memory(memory) => memory.bytes_max(),
+        };
         let thread = LogThread::start("ordered-log", &queue, lock, move |queue| match keeper {
             Keeper::Log(committer) => committer.run(queue),
             Keeper::Memory(memory) => memory.run(queue),
@@ -213,6 +219,7 @@ impl Store {
                 memory,
                 queue,
                 durability,
+                memory_bytes_max,
                 read_only,
                 thread,
             }),
@@ -243,6 +250,11 @@ impl Store {
     /// No lock is held while `visit` runs. Every 1,024 entries, or a MiB of large values, are one consistent view; a put that
     /// comes between two such views may show in the second only.
     pub fn scan(&self, scan: &Scan, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
+        self.scan_entries(scan, &mut |entry| visit(entry.key, entry.value))
+    }
+
+    /// The same with the kinds of values.
+    pub fn scan_entries(&self, scan: &Scan, visit: &mut dyn FnMut(Entry<'_>)) -> Option<Vec<u8>> {
         self.handle.index.scan(&Range::of(scan)?, scan, visit)
     }
 

@@ -61,7 +61,7 @@ impl Write {
     /// Whether what becomes of it depends on what keys hold.
     pub(crate) fn reads(&self) -> bool {
         match self {
-            Write::Put(put) => put.is_conditional(),
+            Write::Put(put) => put.reads(),
             Write::Batch(_) => true,
         }
     }

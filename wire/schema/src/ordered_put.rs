@@ -3,6 +3,7 @@
 
 use crate::declare::schema;
 use crate::field::{Bool, Entry, List, Numbers, Optional, OrDefault, Text, UInt};
+use crate::payload::{PayloadError, Read};
 
 schema! {
     /// A call.
@@ -15,9 +16,14 @@ schema! {
         if_version: Optional<UInt>,
         /// Write only if every key is absent.
         if_absent: OrDefault<Bool>,
+        /// Write only if every key is there.
+        if_present: OrDefault<Bool>,
         /// How long the entries last, at least 1; for good when absent, whatever they did before.
         ttl_ms: Optional<UInt>,
+        /// The entries last as long as what their keys held before; in place of `ttl_ms`.
+        keep_ttl: OrDefault<Bool>,
     }
+    check lasts_once
 }
 
 schema! {
@@ -27,5 +33,14 @@ schema! {
         versions: Numbers<u64>,
         /// What the put survives: "memory", "logged" or "synced".
         durability: Text,
+    }
+}
+
+fn lasts_once(call: &Call<'_>) -> Read<()> {
+    match (call.ttl_ms, call.keep_ttl) {
+        (Some(_), true) => {
+            Err(PayloadError::invalid("true beside ttl_ms", "one of the two").under("keep_ttl"))
+        }
+        _ => Ok(()),
     }
 }

@@ -2,7 +2,7 @@
 //! Its invariant: an answer without a cursor is the end of the range.
 
 use crate::declare::schema;
-use crate::field::{Bool, Bytes, Entry, List, Optional, OrDefault, Text, Within};
+use crate::field::{Bool, Bytes, Entry, List, Numbers, Optional, OrDefault, Text, Within};
 
 /// Entries one call may ask for.
 pub const LIMIT_MAX: usize = 10_000;
@@ -33,8 +33,10 @@ schema! {
 schema! {
     /// An answer.
     answer Answer {
-        /// Keys and values, ascending; with `reverse` descending.
+        /// Keys and values, ascending; with `reverse` descending. The value of a list is empty.
         entries: List<Entry>,
+        /// The places of the entries that are lists, from 0; absent where none is.
+        lists: OrDefault<Numbers<u64>>,
         /// Where the next call goes on; absent at the end of the range.
         cursor: Optional<Bytes>,
     }

@@ -103,7 +103,9 @@ fn ordered_methods_round_trip() {
         entries: vec![(bytes(b"k"), bytes(&[0, 1, 255]))],
         if_version: Some(4),
         if_absent: true,
+        if_present: true,
         ttl_ms: Some(60_000),
+        keep_ttl: false,
     });
     round_trip::<ordered_put::Answer<'_>>(&ordered_put::Answer {
         versions: vec![1, u64::MAX],
@@ -128,6 +130,26 @@ fn ordered_methods_round_trip() {
     });
     check::<ordered_expire::Call<'_>>(r#"{"keys": []}"#, "\"ttl_ms\" is missing");
     check::<ordered_expire::Call<'_>>(r#"{"keys": [], "ttl_ms": 1, "persist": true}"#, "one of the two");
+    round_trip::<ordered_append::Call<'_>>(&ordered_append::Call {
+        table: None,
+        key: bytes(b"l"),
+        items: vec![bytes(b"a"), bytes(b"")],
+        keep: Some(100),
+        ttl_ms: Some(1),
+    });
+    round_trip::<ordered_items::Call<'_>>(&ordered_items::Call {
+        table: None,
+        key: bytes(b"l"),
+        start: 0,
+        stop: -1,
+    });
+    for keys in [None, Some(vec![bytes(b"k")])] {
+        round_trip::<ordered_inspect::Call<'_>>(&ordered_inspect::Call { table: None, keys });
+    }
+    check::<ordered_put::Call<'_>>(
+        r#"{"entries": [], "ttl_ms": 1, "keep_ttl": true}"#,
+        "one of the two",
+    );
     round_trip::<ordered_increment::Answer<'_>>(&ordered_increment::Answer {
         value: -1,
         version: 9,
@@ -141,7 +163,11 @@ fn ordered_methods_round_trip() {
     });
     for cursor in [None, Some(bytes(b"l"))] {
         let entries = vec![(bytes(b"k"), bytes(&[0, 255]))];
-        round_trip::<ordered_scan::Answer<'_>>(&ordered_scan::Answer { entries, cursor });
+        round_trip::<ordered_scan::Answer<'_>>(&ordered_scan::Answer {
+            entries,
+            lists: vec![0],
+            cursor,
+        });
     }
 }
 
@@ -178,11 +204,34 @@ fn batches_round_trip() {
                     ..Options::default()
                 },
             ),
+            Operation::Concatenate(bytes(b"a"), bytes(b"b")),
+            Operation::Append(bytes(b"l"), vec![bytes(b"c"), bytes(b"")], Options::default()),
+            Operation::Append(
+                bytes(b"l"),
+                vec![bytes(b"c")],
+                Options {
+                    keep: Some(9),
+                    ttl_ms: Some(1),
+                    ..Options::default()
+                },
+            ),
+            Operation::Items(bytes(b"l"), 0, -1),
+            Operation::Trim(bytes(b"l"), -2, 3),
+            Operation::Inspect(bytes(b"l")),
+            Operation::Put(
+                bytes(b"a"),
+                bytes(b"b"),
+                Options {
+                    if_present: true,
+                    keep_ttl: true,
+                    ..Options::default()
+                },
+            ),
         ],
     });
     assert_eq!(
         json,
-        r#"{"operations":[["get",[97]],["put",[97],[]],["put",[97],[98],{"if_absent":true,"ttl_ms":9}],["remove",[97],{"if_version":7}],["increment",[97],-3],["expire",[97],{"persist":true}]]}"#
+        r#"{"operations":[["get",[97]],["put",[97],[]],["put",[97],[98],{"if_absent":true,"ttl_ms":9}],["remove",[97],{"if_version":7}],["increment",[97],-3],["expire",[97],{"persist":true}],["concatenate",[97],[98]],["append",[108],[[99],[]]],["append",[108],[[99]],{"ttl_ms":1,"keep":9}],["items",[108],0,-1],["trim",[108],-2,3],["inspect",[108]],["put",[97],[98],{"if_present":true,"keep_ttl":true}]]}"#
     );
     let json = round_trip::<Answer<'_>>(&Answer {
         results: vec![
@@ -192,12 +241,23 @@ fn batches_round_trip() {
             Effect::Number(i64::MIN),
             Effect::Number(7),
             Effect::WasThere(true),
+            Effect::Items(ordered_items::Answer {
+                items: vec![bytes(b""), bytes(b"c")],
+            }),
+            Effect::Items(ordered_items::Answer { items: vec![] }),
+            Effect::Inspected(ordered_inspect::Inspected {
+                kind: "list".into(),
+                version: 7,
+                ttl_ms: None,
+                bytes: 1,
+                count: Some(2),
+            }),
         ],
         durability: "synced".into(),
     });
     assert_eq!(
         json,
-        r#"{"results":[null,[98],[],-9223372036854775808,7,true],"durability":"synced"}"#
+        r#"{"results":[null,[98],[],-9223372036854775808,7,true,{"items":[[],[99]]},{"items":[]},{"kind":"list","version":7,"bytes":1,"count":2}],"durability":"synced"}"#
     );
     for (operation, expected) in [
         (
@@ -227,6 +287,16 @@ fn batches_round_trip() {
             "options that do not go with it",
         ),
         (r#"["expire", "a", {}]"#, "options that do not go with it"),
+        (
+            r#"["put", "a", "b", {"ttl_ms": 1, "keep_ttl": true}]"#,
+            "options that do not go with it",
+        ),
+        (
+            r#"["append", "a", ["b"], {"if_absent": true}]"#,
+            "options that do not go with it",
+        ),
+        (r#"["append", "a", "b"]"#, "expected an array"),
+        (r#"["items", "a", 0]"#, r#""items" with 3 items"#),
         (
             r#"["expire", "a", {"ttl_ms": 1, "persist": true}]"#,
             "options that do not go with it",

@@ -123,7 +123,9 @@ async fn ordered_methods_read_put_and_scan() {
         entries: vec![entry.clone()],
         if_version: Some(2),
         if_absent: false,
+        if_present: false,
         ttl_ms: None,
+        keep_ttl: false,
     };
     let answer = ordered_put::Answer {
         versions: vec![3],
@@ -139,6 +141,7 @@ async fn ordered_methods_read_put_and_scan() {
     };
     let answer = ordered_scan::Answer {
         entries: vec![entry],
+        lists: vec![],
         cursor: Some(bytes(b"l")),
     };
     let scan = async |client: Client| client.ordered_scan(&call, None).await;

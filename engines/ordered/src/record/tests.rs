@@ -8,17 +8,50 @@ use millpond_wal::{Durability, FRAME_BYTES, Log, RealDisk, SEGMENT_HEADER_BYTES,
 use proptest::prelude::*;
 
 use super::*;
+use crate::change::{Edit, Held};
+use crate::list::{List, encode_items};
+use crate::put::KEY_BYTES_MAX;
 
 /// When an entry expires, where it is set.
 type Given = (Vec<u8>, Option<(Vec<u8>, Option<u64>)>);
 
 fn changed((key, to): Given) -> Changed {
-    let (value, expires_ms) = to.unzip();
-    Changed {
-        key,
-        value,
-        expires_ms: expires_ms.flatten().unwrap_or_default(),
+    match to {
+        None => Changed::removed(key),
+        Some((value, expires_ms)) => Changed::put(key, value, expires_ms.unwrap_or_default()),
     }
+}
+
+fn edited((key, edit, expires_ms): (&str, Edit, u64)) -> Changed {
+    Changed {
+        key: key.into(),
+        held: Held::Later,
+        edit: Some(edit),
+        expires_ms,
+    }
+}
+
+/// Edits of every form, beside values and removals.
+fn any_change() -> impl Strategy<Value = Changed> {
+    let items = || prop::collection::vec(prop::collection::vec(any::<u8>(), 0..9), 1..5);
+    let edit = prop_oneof![
+        items().prop_map(|items| {
+            let mut list = List::default();
+            list.append(items, u32::MAX);
+            Edit::NewList(list.into_value())
+        }),
+        (items(), 1..9u32).prop_map(|(items, keep)| Edit::Append {
+            items: encode_items(&items),
+            keep,
+        }),
+        (any::<u32>(), 1..u32::MAX).prop_map(|(older, kept)| Edit::Trim { older, kept }),
+        prop::collection::vec(any::<u8>(), 0..20).prop_map(Edit::Concatenate),
+        Just(Edit::Expire),
+    ];
+    prop_oneof![
+        any::<Given>().prop_map(changed),
+        (edit, any::<u8>()).prop_map(|(edit, expires_ms)| edited(("k", edit, expires_ms.into()))),
+    ]
 }
 
 fn set(key: &str, value: &str) -> Changed {
@@ -34,10 +67,9 @@ fn encode(changes: Vec<Changed>) -> Vec<u8> {
 }
 
 fn found(logged: &Logged<'_>) -> Vec<Changed> {
-    let changed = |(key, value, expires_ms): Entry<'_>| Changed {
-        key: key.to_vec(),
-        value: value.map(<[u8]>::to_vec),
-        expires_ms,
+    let changed = |entry: Entry<'_>| match entry.what {
+        What::Bytes(value) => Changed::put(entry.key.to_vec(), value.to_vec(), entry.expires_ms),
+        _ => Changed::removed(entry.key.to_vec()),
     };
     logged.entries().map(changed).collect()
 }
@@ -95,6 +127,72 @@ fn bytes_lie_where_the_document_draws_them() {
     assert_eq!(FRAME_BYTES + FORMAT.body_bytes_max, (16 << 20) + 48);
 }
 
+/// The body of one entry of kind 4, as it is, and how it is read.
+fn edit(body: &[u8]) -> String {
+    let header = [&1u32.to_le_bytes()[..], &9u64.to_le_bytes(), &77u64.to_le_bytes()].concat();
+    let body = [&header, body].concat();
+    match decode(KIND_EDITS, &body) {
+        Ok(logged) => {
+            let entries: Vec<Entry<'_>> = logged.entries().collect();
+            assert_eq!((entries.len(), logged.time_ms), (1, 77));
+            let mut again = header;
+            entries[0].encode(KIND_EDITS, &mut again);
+            assert_eq!(again, body);
+            format!("{:?} {}", entries[0].what, entries[0].expires_ms)
+        }
+        Err(Fault::Malformed(text)) => text,
+        Err(other) => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn edits_lie_where_the_document_draws_them() {
+    let check = |body: &[u8], expected: &str| assert_eq!(edit(body), expected, "{body:?}");
+    check(b"\x01\0\0\0\0\0\0\0\x00k", "Removed 0");
+    check(b"\x01\0\0\0\x01\0\0\0\x01kv", "Bytes([118]) 0");
+    check(
+        b"\x01\0\0\0\x09\0\0\0\x02k\x01\0\0\0\x01\0\0\0v",
+        "List([1, 0, 0, 0, 1, 0, 0, 0, 118]) 0",
+    );
+    check(
+        b"\x01\0\0\0\x09\0\0\0\x83\x05\0\0\0\0\0\0\0k\x07\0\0\0\x01\0\0\0v",
+        "Append { keep: 7, items: [1, 0, 0, 0, 118] } 5",
+    );
+    check(
+        b"\x01\0\0\0\x08\0\0\0\x04k\x03\0\0\0\x02\0\0\0",
+        "Trim { older: 3, kept: 2 } 0",
+    );
+    check(b"\x01\0\0\0\x01\0\0\0\x05kv", "Concatenate([118]) 0");
+    check(b"\x01\0\0\0\0\0\0\0\x86\x05\0\0\0\0\0\0\0k", "Expire 5");
+}
+
+#[test]
+fn edits_that_nobody_writes_are_refused() {
+    let check = |body: &[u8], expected: &str| {
+        let found = edit(body);
+        assert!(found.starts_with(expected), "{found} of {body:?}");
+    };
+    let (unread, unsound) = ("1 entries announced, 0 found", "entry 0 is beyond the limits");
+    // A form that is none.
+    check(b"\x01\0\0\0\0\0\0\0\x07k", unread);
+    // A removal, or a moment, that has bytes; a removal that expires; one that expires at 0.
+    check(b"\x01\0\0\0\x01\0\0\0\x00kv", unread);
+    check(b"\x01\0\0\0\x01\0\0\0\x06kv", unread);
+    check(b"\x01\0\0\0\0\0\0\0\x80\x05\0\0\0\0\0\0\0k", unsound);
+    check(b"\x01\0\0\0\0\0\0\0\x86\0\0\0\0\0\0\0\0k", unread);
+    // Lists without items, and with others than they say.
+    check(b"\x01\0\0\0\x04\0\0\0\x02k\0\0\0\0", unsound);
+    check(b"\x01\0\0\0\x09\0\0\0\x02k\x02\0\0\0\x01\0\0\0v", unsound);
+    // An append of nothing, one that keeps nothing, and an item that is cut.
+    check(b"\x01\0\0\0\x04\0\0\0\x03k\x07\0\0\0", unsound);
+    check(b"\x01\0\0\0\x09\0\0\0\x03k\0\0\0\0\x01\0\0\0v", unsound);
+    check(b"\x01\0\0\0\x09\0\0\0\x03k\x07\0\0\0\x02\0\0\0v", unsound);
+    check(b"\x01\0\0\0\x03\0\0\0\x03k\0\0\0", unread);
+    // A trim that leaves nothing, and one of another length.
+    check(b"\x01\0\0\0\x08\0\0\0\x04k\x03\0\0\0\0\0\0\0", unsound);
+    check(b"\x01\0\0\0\x09\0\0\0\x04k\x03\0\0\0\x02\0\0\0\0", unread);
+}
+
 #[test]
 fn what_a_sound_checksum_covers_is_still_checked() {
     check(|_| (), "Ok(())");
@@ -132,7 +230,7 @@ proptest! {
         prop_assert_eq!(kind == KIND_EXPIRING, expires);
         let body = encode(changes.clone());
         let logged = decode(kind, &body).unwrap();
-        let removes = changes.iter().any(|change| change.value.is_none());
+        let removes = changes.iter().any(|change| !change.is_there());
         prop_assert_eq!(found(&logged), changes);
         prop_assert_eq!((logged.first_version, logged.time_ms), (9, if expires { 77 } else { 0 }));
         // An older build knows no removals, and is told of them by the kind.
@@ -142,10 +240,26 @@ proptest! {
     }
 
     #[test]
+    fn edits_read_back_as_they_were(changes in prop::collection::vec(any_change(), 1..20)) {
+        let accepted = Accepted::new(changes, (9, 77), Vec::new());
+        let mut body = Vec::new();
+        accepted.encode(&mut body);
+        prop_assert_eq!(body.len(), accepted.bytes());
+        let logged = decode(accepted.kind(), &body).unwrap();
+        prop_assert!(logged.entries().eq(accepted.changes.iter().map(Entry::of)));
+        let mut again = Vec::new();
+        for entry in logged.entries() {
+            entry.encode(accepted.kind(), &mut again);
+        }
+        let begin = HEADER_BYTES + time_bytes(accepted.kind());
+        prop_assert_eq!(again.as_slice(), &body[begin..]);
+    }
+
+    #[test]
     fn any_bytes_behind_a_sound_checksum_are_judged_without_panic(
         mut body in prop::collection::vec(any::<u8>(), 0..200),
         plausible: bool,
-        kind in KIND_PUT..=KIND_EXPIRING,
+        kind in KIND_PUT..=KIND_EDITS,
     ) {
         if plausible && body.len() >= 4 {
             body[1..4].fill(0);

@@ -12,10 +12,12 @@ use super::leaf::INLINE_MAX;
 const WORD: usize = size_of::<u64>();
 /// Words before a key at most.
 const HEAD_MAX: usize = 3;
-/// In the lowest bits of the first word: whether the entry is long, and whether it expires: the last word before the key says when.
+/// In the lowest bits of the first word: whether the entry is long, whether it expires (the last word before the key says when), and
+/// whether its value is a list.
 const LONG: u64 = 1;
 const EXPIRES: u64 = 2;
-const FORM_BITS: u32 = 2;
+const LIST: u64 = 4;
+const FORM_BITS: u32 = 3;
 /// Of a short entry: length of the value, length of the key, version.
 const SHORT_VALUE_BITS: u32 = 9;
 const SHORT_KEY_BITS: u32 = 5;
@@ -31,6 +33,8 @@ pub(crate) struct Content<'a> {
     pub version: u64,
     /// Milliseconds of Unix time; 0 where it does not expire.
     pub expires_ms: u64,
+    /// Whether the value is a list (`list`).
+    pub is_list: bool,
 }
 
 /// What was known of an entry that is replaced or removed.
@@ -63,6 +67,7 @@ pub(crate) struct Cell<'h> {
     words: &'h [AtomicU64],
     pub version: u64,
     pub expires_ms: u64,
+    pub is_list: bool,
     pub key_len: usize,
     pub value_len: usize,
     begin: usize,
@@ -84,9 +89,10 @@ impl Content<'_> {
     fn head(&self) -> ([u64; HEAD_MAX], usize) {
         let (key, value) = (self.key.len() as u64, self.value.len() as u64);
         let expires = if self.expires_ms == 0 { 0 } else { EXPIRES };
-        let long = (value << LONG_KEY_BITS | key) << FORM_BITS | LONG | expires;
+        let form = expires | if self.is_list { LIST } else { 0 };
+        let long = (value << LONG_KEY_BITS | key) << FORM_BITS | LONG | form;
         let short =
-            self.version << SHORT_VERSION_SHIFT | (key << SHORT_VALUE_BITS | value) << FORM_BITS | expires;
+            self.version << SHORT_VERSION_SHIFT | (key << SHORT_VALUE_BITS | value) << FORM_BITS | form;
         match (self.is_long(), self.expires_ms) {
             (true, 0) => ([long, self.version, 0], 2),
             (true, at) => ([long, self.version, at], 3),
@@ -183,6 +189,7 @@ pub(crate) fn content_bytes(key: usize, value: usize, expires_ms: u64) -> usize 
 pub(super) struct Parts {
     pub version: u64,
     pub expires_ms: u64,
+    pub is_list: bool,
     pub key_len: usize,
     pub value_len: usize,
     pub key_begin: usize,
@@ -215,6 +222,7 @@ impl Parts {
         Parts {
             version,
             expires_ms,
+            is_list: first & LIST != 0,
             key_len,
             value_len,
             key_begin,
@@ -236,6 +244,7 @@ impl<'h> Cell<'h> {
             words,
             version: parts.version,
             expires_ms: parts.expires_ms,
+            is_list: parts.is_list,
             key_len: parts.key_len,
             value_len: parts.value_len,
             begin,
@@ -308,6 +317,13 @@ impl<'h> Cell<'h> {
 
     pub(super) fn copy_key(&self, bytes: &mut Vec<u8>) {
         copy_bytes(self.words, self.key_begin, self.key_len, bytes);
+    }
+
+    /// The first four bytes of the value as a number; behind its end zeros.
+    pub(crate) fn value_head(&self) -> u32 {
+        let bytes = self.value_len.min(size_of::<u32>()) as u32;
+        let word = word_at(self.words, self.key_begin + self.key_len);
+        (word & ((1 << (8 * bytes)) - 1)) as u32
     }
 
     #[inline]

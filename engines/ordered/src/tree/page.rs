@@ -155,6 +155,7 @@ impl Page {
                 value,
                 version: parts.version,
                 expires_ms: parts.expires_ms,
+                is_list: parts.is_list,
             })
         })
     }

@@ -21,6 +21,7 @@ impl Tree {
     fn separators<const COUNT: usize>(&self, key: &[u8]) -> [u64; COUNT] {
         let content = Content {
             expires_ms: 0,
+            is_list: false,
             key,
             value: &[],
             version: 0,

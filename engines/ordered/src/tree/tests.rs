@@ -14,6 +14,7 @@ fn content<'a>(key: &'a [u8], value: &'a [u8], version: u64) -> Content<'a> {
         value,
         version,
         expires_ms: expires_ms(version),
+        is_list: is_list(version),
     }
 }
 
@@ -24,6 +25,11 @@ fn expires_ms(version: u64) -> u64 {
     } else {
         0
     }
+}
+
+/// A fifth of all entries are lists to the tree.
+fn is_list(version: u64) -> bool {
+    version.is_multiple_of(5)
 }
 
 /// What is said of an entry that is replaced.
@@ -38,7 +44,11 @@ fn found(tree: &Tree, key: &[u8]) -> Option<(Vec<u8>, u64)> {
     tree.get(key, |cell| {
         let mut value = Vec::new();
         cell.copy_value(&mut value);
-        (value, cell.version)
+        ((value, cell.version), cell.is_list)
+    })
+    .map(|(found, found_list)| {
+        assert_eq!(found_list, is_list(found.1));
+        found
     })
 }
 
@@ -79,6 +89,7 @@ fn check(tree: &Tree, model: &BTreeMap<Vec<u8>, (Vec<u8>, u64)>) {
     let mut whole = Vec::new();
     tree.scan(all(100), |entry| {
         assert_eq!(entry.expires_ms, expires_ms(entry.version));
+        assert_eq!(entry.is_list, is_list(entry.version));
         whole.push((entry.key.to_vec(), (entry.value.to_vec(), entry.version)));
         true
     });

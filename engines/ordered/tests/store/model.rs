@@ -3,11 +3,11 @@
 //! Invariant under test: both answer the same, always.
 
 use millpond_engines_ordered::{
-    Batch, Durability, Effect, Operation, Options, Put, Scan, Store, Versioned, WriteError,
+    Batch, Durability, Effect, Inspected, Kind, Operation, Options, Put, Scan, Store, Versioned, WriteError,
 };
 use proptest::prelude::*;
 
-use crate::{Contents, contents};
+use std::collections::BTreeMap;
 
 #[derive(Debug, Clone)]
 enum Step {
@@ -44,7 +44,9 @@ fn operation() -> impl Strategy<Value = Operation> {
         value,
         if_version,
         if_absent,
+        if_present: false,
         ttl_ms: None,
+        keep_ttl: false,
     });
     let by = prop_oneof![Just(i64::MAX), -5..5i64];
     prop_oneof![
@@ -53,6 +55,25 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => (key(), if_version()).prop_map(|(key, if_version)| Operation::Remove { key, if_version }),
         1 => (key(), by).prop_map(|(key, by)| Operation::Increment { key, by, ttl_ms: None }),
         1 => key().prop_map(|key| Operation::Expire { key, ttl_ms: None }),
+        1 => key().prop_map(|key| Operation::Inspect { key }),
+        1 => (key(), value()).prop_map(|(key, value)| Operation::Concatenate { key, value }),
+        4 => list_operation(),
+    ]
+}
+
+/// Of keys that are seldom bytes, so that most of them take effect.
+fn list_operation() -> impl Strategy<Value = Operation> {
+    let key = || prop_oneof![8 => prop_oneof![Just(b"list".to_vec()), Just(b"mist".to_vec())], 1 => key()];
+    let items = prop::collection::vec(prop::collection::vec(any::<u8>(), 0..5), 1..4);
+    let append = (key(), items, prop::option::of(1..6u32));
+    let span = || (-6..6i64, -6..6i64);
+    prop_oneof![
+        4 => append.prop_map(|(key, items, keep)| Operation::Append { key, items, keep, ttl_ms: None }),
+        2 => (key(), span()).prop_map(|(key, (start, stop))| Operation::Items { key, start, stop }),
+        2 => (key(), span()).prop_map(|(key, (start, stop))| Operation::Trim { key, start, stop }),
+        1 => key().prop_map(|key| Operation::Remove { key, if_version: None }),
+        1 => key().prop_map(|key| Operation::Expire { key, ttl_ms: None }),
+        1 => key().prop_map(|key| Operation::Inspect { key }),
     ]
 }
 
@@ -67,9 +88,15 @@ fn step() -> impl Strategy<Value = Step> {
             entries,
             if_version,
             if_absent,
-            ttl_ms: None,
+            ..Put::default()
         },
     );
+    let present = (entries(), any::<bool>()).prop_map(|(entries, keep_ttl)| Put {
+        entries,
+        if_present: true,
+        keep_ttl,
+        ..Put::default()
+    });
     let scan = (
         prop::option::of(key()),
         prop::option::of(key()),
@@ -88,6 +115,7 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         4 => plain.prop_map(Step::Put),
         2 => condition.prop_map(Step::Put),
+        1 => present.prop_map(Step::Put),
         2 => (key(), value()).prop_map(|(key, value)| Step::PutAtItsVersion(key, value)),
         4 => prop::collection::vec(operation(), 1..8).prop_map(Step::Batch),
         2 => key().prop_map(Step::Get),
@@ -96,12 +124,59 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
+/// What a key holds; of a list the newest first.
+#[derive(Debug, Clone, PartialEq)]
+enum Held {
+    Bytes(Vec<u8>),
+    List(Vec<Vec<u8>>),
+}
+
+impl Held {
+    /// What a scan shows of it.
+    fn scanned(&self) -> Vec<u8> {
+        match self {
+            Held::Bytes(value) => value.clone(),
+            Held::List(_) => vec![],
+        }
+    }
+}
+
+/// The plainest reading of a span of indices, of which both are meant and those below 0 count from the end.
+fn between(items: &[Vec<u8>], start: i64, stop: i64) -> Vec<Vec<u8>> {
+    let count = items.len() as i64;
+    let index = |index: i64| if index < 0 { index + count } else { index };
+    let meant = (0..count).filter(|at| (index(start)..=index(stop)).contains(at));
+    meant.map(|at| items[at as usize].clone()).collect()
+}
+
+/// What a key of the store holds, and its version.
+fn held(store: &Store, key: &[u8]) -> Option<(Held, u64)> {
+    let found = store.get(key)?;
+    let held = match found.kind {
+        Kind::Bytes => Held::Bytes(found.value),
+        Kind::List => Held::List(store.items(key, 0, -1, usize::MAX).unwrap()),
+    };
+    Some((held, found.version))
+}
+
+fn keys(store: &Store) -> Vec<Vec<u8>> {
+    let all = Scan {
+        limit: usize::MAX,
+        ..Scan::default()
+    };
+    scan_store(store, &all)
+        .0
+        .into_iter()
+        .map(|(key, _)| key)
+        .collect()
+}
+
 /// Entries visited, and the cursor.
 type Scanned = (Vec<(Vec<u8>, Vec<u8>)>, Option<Vec<u8>>);
 
 #[derive(Default)]
 struct Model {
-    map: Contents,
+    map: BTreeMap<Vec<u8>, (Held, u64)>,
     versions_given: u64,
 }
 
@@ -114,7 +189,11 @@ impl Model {
     fn put(&mut self, put: &Put) -> Result<Vec<u64>, (Vec<u8>, u64)> {
         for (key, _) in &put.entries {
             let found = self.version(key);
-            if put.if_absent && found != 0 || put.if_version.is_some_and(|wanted| wanted != found) {
+            let is_absent = put.if_present && found == 0;
+            if is_absent
+                || put.if_absent && found != 0
+                || put.if_version.is_some_and(|wanted| wanted != found)
+            {
                 return Err((key.clone(), found));
             }
         }
@@ -122,16 +201,55 @@ impl Model {
         for (key, value) in &put.entries {
             self.versions_given += 1;
             versions.push(self.versions_given);
-            self.map.insert(key.clone(), (value.clone(), self.versions_given));
+            self.map
+                .insert(key.clone(), (Held::Bytes(value.clone()), self.versions_given));
         }
         Ok(versions)
     }
 
     fn set(&mut self, key: &[u8], value: &[u8]) -> u64 {
+        self.hold(key, Held::Bytes(value.to_vec()))
+    }
+
+    fn hold(&mut self, key: &[u8], held: Held) -> u64 {
         self.versions_given += 1;
-        let versioned = (value.to_vec(), self.versions_given);
-        self.map.insert(key.to_vec(), versioned);
+        self.map.insert(key.to_vec(), (held, self.versions_given));
         self.versions_given
+    }
+
+    /// The bytes of a key; `None` where it holds a list.
+    fn bytes(&self, key: &[u8]) -> Option<Option<Vec<u8>>> {
+        match self.map.get(key) {
+            None => Some(None),
+            Some((Held::Bytes(value), _)) => Some(Some(value.clone())),
+            Some((Held::List(_), _)) => None,
+        }
+    }
+
+    /// The items of a key, the newest first; `None` where it holds bytes.
+    fn list(&self, key: &[u8]) -> Option<Vec<Vec<u8>>> {
+        match self.map.get(key) {
+            None => Some(vec![]),
+            Some((Held::List(items), _)) => Some(items.clone()),
+            Some((Held::Bytes(_), _)) => None,
+        }
+    }
+
+    fn inspect(&self, key: &[u8]) -> Inspected {
+        let Some((held, version)) = self.map.get(key) else {
+            return Inspected::default();
+        };
+        let (kind, bytes, count) = match held {
+            Held::Bytes(value) => (Kind::Bytes, value.len(), None),
+            Held::List(items) => (Kind::List, items.concat().len(), Some(items.len())),
+        };
+        Inspected {
+            kind: Some(kind),
+            version: *version,
+            ttl_ms: None,
+            bytes,
+            count,
+        }
     }
 
     /// `None` where an operation stands against it; then nothing has changed.
@@ -153,10 +271,10 @@ impl Model {
         let fits = |if_version: &Option<u64>| if_version.is_none_or(|wanted| wanted == found);
         match operation {
             Operation::Get { .. } => {
-                let versioned = self.map.get(key).cloned();
-                let versioned = versioned.map(|(value, version)| Versioned {
+                let versioned = self.bytes(key)?.map(|value| Versioned {
                     value,
-                    version,
+                    kind: Kind::Bytes,
+                    version: found,
                     expires_ms: None,
                 });
                 Some(Effect::Found(versioned))
@@ -176,16 +294,16 @@ impl Model {
             }),
             // No time passes here: the key lasts for good, as it did.
             Operation::Expire { .. } => {
-                let value = self.map.get(key).map(|(value, _)| value.clone());
-                if let Some(value) = &value {
-                    self.set(key, value);
+                let held = self.map.get(key).map(|(held, _)| held.clone());
+                if let Some(held) = held.clone() {
+                    self.hold(key, held);
                 }
-                Some(Effect::WasThere(value.is_some()))
+                Some(Effect::WasThere(held.is_some()))
             }
             Operation::Increment { by, .. } => {
-                let number = match self.map.get(key) {
+                let number = match self.bytes(key)? {
                     None => 0,
-                    Some((value, _)) => {
+                    Some(value) => {
                         let number: i64 = String::from_utf8(value.clone()).ok()?.parse().ok()?;
                         (number.to_string().as_bytes() == value).then_some(number)?
                     }
@@ -194,6 +312,44 @@ impl Model {
                 let version = self.set(key, value.to_string().as_bytes());
                 Some(Effect::Incremented { value, version })
             }
+            Operation::Concatenate { value, .. } => {
+                let whole = [self.bytes(key)?.unwrap_or_default(), value.clone()].concat();
+                let version = self.set(key, &whole);
+                let bytes = whole.len();
+                Some(Effect::Concatenated { bytes, version })
+            }
+            Operation::Inspect { .. } => Some(Effect::Inspected(self.inspect(key))),
+            _ => self.operate_list(operation),
+        }
+    }
+
+    fn operate_list(&mut self, operation: &Operation) -> Option<Effect> {
+        let key = operation.key();
+        let list = self.list(key)?;
+        match operation {
+            Operation::Append { items, keep, .. } => {
+                let mut left: Vec<_> = items.iter().rev().cloned().chain(list).collect();
+                left.truncate(keep.map_or(usize::MAX, |keep| keep as usize));
+                let count = left.len();
+                let version = self.hold(key, Held::List(left));
+                Some(Effect::Listed { count, version })
+            }
+            Operation::Items { start, stop, .. } => Some(Effect::Items(between(&list, *start, *stop))),
+            Operation::Trim { start, stop, .. } => {
+                let left = between(&list, *start, *stop);
+                let count = left.len();
+                let version = match count {
+                    _ if left == list => self.version(key),
+                    0 => {
+                        self.versions_given += 1;
+                        self.map.remove(key);
+                        0
+                    }
+                    _ => self.hold(key, Held::List(left)),
+                };
+                Some(Effect::Listed { count, version })
+            }
+            other => panic!("no operation of lists: {other:?}"),
         }
     }
 
@@ -211,7 +367,7 @@ impl Model {
         let entries = matching
             .by_ref()
             .take(scan.limit)
-            .map(|(key, (value, _))| (key.clone(), value.clone()));
+            .map(|(key, (held, _))| (key.clone(), held.scanned()));
         let entries = entries.collect();
         (entries, matching.next().map(|(key, _)| key.clone()))
     }
@@ -228,6 +384,7 @@ fn same_put(store: &Store, model: &mut Model, put: Put) -> Result<(), TestCaseEr
     let found = match store.write_wait(put) {
         Ok(outcome) => Ok(outcome.versions),
         Err(WriteError::Conflict { key, found, .. }) => Err((key, found)),
+        Err(WriteError::Absent { key }) => Err((key, 0)),
         Err(other) => return Err(TestCaseError::fail(other.to_string())),
     };
     prop_assert_eq!(found, expected);
@@ -238,9 +395,12 @@ fn same_batch(store: &Store, model: &mut Model, operations: Vec<Operation>) -> R
     let expected = model.batch(&operations);
     let found = match store.write_wait(Batch::of(operations)) {
         Ok(written) => Some(written.effects),
-        Err(WriteError::Conflict { .. } | WriteError::NotANumber { .. } | WriteError::Overflow { .. }) => {
-            None
-        }
+        Err(
+            WriteError::Conflict { .. }
+            | WriteError::NotANumber { .. }
+            | WriteError::Overflow { .. }
+            | WriteError::WrongKind(_),
+        ) => None,
         Err(other) => return Err(TestCaseError::fail(other.to_string())),
     };
     prop_assert_eq!(found, expected);
@@ -296,13 +456,13 @@ proptest! {
                 Step::Put(put) => same_put(&store, &mut model, put)?,
                 Step::PutAtItsVersion(key, value) => {
                     let if_version = Some(model.version(&key));
-                    let put = Put { entries: vec![(key, value)], if_version, if_absent: false, ttl_ms: None };
+                    let put = Put { entries: vec![(key, value)], if_version, ..Put::default() };
                     same_put(&store, &mut model, put)?;
                 }
                 Step::Batch(operations) => same_batch(&store, &mut model, operations)?,
                 Step::Get(key) => {
-                    let found = store.get(&key).map(|found| (found.value.to_vec(), found.version));
-                    prop_assert_eq!(found.as_ref(), model.map.get(&key));
+                    prop_assert_eq!(held(&store, &key), model.map.get(&key).cloned());
+                    prop_assert_eq!(store.inspect(&[&key]), [model.inspect(&key)]);
                 }
                 Step::Scan(scan) => same_scan(&store, &model, scan)?,
                 Step::Reopen => {
@@ -315,7 +475,8 @@ proptest! {
             }
             prop_assert_eq!(store.len(), model.map.len());
         }
-        prop_assert_eq!(contents(&store), model.map);
+        let all: BTreeMap<_, _> = keys(&store).into_iter().map(|key| (key.clone(), held(&store, &key).unwrap())).collect();
+        prop_assert_eq!(all, model.map);
     }
 }
 

@@ -30,6 +30,7 @@ fn found(value: &str, version: u64) -> Effect {
     let expires_ms = None;
     Effect::Found(Some(Versioned {
         value,
+        kind: crate::Kind::Bytes,
         version,
         expires_ms,
     }))

@@ -12,17 +12,13 @@ use rand::rngs::StdRng;
 
 use super::bed::*;
 use super::*;
-use crate::judge::Changed;
+use crate::change::Changed;
 use crate::record::Accepted;
 
 const EVERY: Duration = Duration::from_millis(100);
 
 fn accepted(first_version: u64) -> Accepted {
-    let change = Changed {
-        key: b"k".to_vec(),
-        value: Some(b"v".to_vec()),
-        expires_ms: 0,
-    };
+    let change = Changed::put(b"k".to_vec(), b"v".to_vec(), 0);
     Accepted::new(vec![change], (first_version, 0), Vec::new())
 }
 

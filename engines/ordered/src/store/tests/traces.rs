@@ -189,7 +189,7 @@ fn random_put(rng: &mut StdRng, number: usize) -> Put {
         entries,
         if_version: None,
         if_absent: rng.random_ratio(1, 4),
-        ttl_ms: None,
+        ..Put::default()
     }
 }
 

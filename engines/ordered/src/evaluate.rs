@@ -1,0 +1,548 @@
+//! The operations of a batch, one behind the other, and what they come to.
+//!
+//! Invariants: an operation sees those before it; whatever a batch does with a key, its value is copied out of the index at most once to be
+//! changed.
+
+use std::collections::HashMap;
+
+use crate::batch::{Batch, Effect, Operation};
+use crate::change::{Changed, Edit, Held};
+use crate::error::{WriteError, WrongKind, at_most};
+use crate::index::Versioned;
+use crate::inspect::Looked;
+use crate::judge::{Judge, Refusal, conflict, expires_ms};
+use crate::list::{Kind, List, encode_items, places};
+use crate::put::{PUT_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::read::{ITEM_BYTES, items};
+use crate::write::Write;
+
+/// What a write that is accepted changes, and what its operations found or did; of a put both follow from it.
+#[derive(Default)]
+pub(crate) struct Plan {
+    /// Ascending.
+    steps: Vec<Step>,
+    effects: Vec<Effect>,
+    /// Of a put: when each entry expires, where it lasts as long as what was there.
+    pub lasts_ms: Vec<u64>,
+    /// Of values that were found.
+    pub read_bytes: usize,
+    /// Of values that were copied to be changed, or that stay and are written with another time.
+    pub kept_bytes: usize,
+}
+
+/// A change, by the operation at a place.
+struct Step {
+    at: usize,
+    made: Made,
+    expires_ms: u64,
+}
+
+/// What an operation makes of its key.
+enum Made {
+    /// The value of the put.
+    AsPut,
+    Held(Held),
+    /// With what the key holds behind the batch, once that is known.
+    Edited(Edit, Held),
+}
+
+impl Plan {
+    /// What changes, and what the operations found or did.
+    pub fn changes(self, write: Write, now_ms: u64) -> (Vec<Changed>, Vec<Effect>) {
+        let batch = match write {
+            Write::Put(put) => {
+                let same = expires_ms(|| now_ms, put.ttl_ms);
+                let lasts_ms = self.lasts_ms.into_iter().chain(std::iter::repeat(same));
+                let entries = put.entries.into_iter().zip(lasts_ms);
+                let changes = entries.map(|((key, value), expires_ms)| Changed::put(key, value, expires_ms));
+                return (changes.collect(), self.effects);
+            }
+            Write::Batch(batch) => batch,
+        };
+        let mut changes = Vec::with_capacity(self.steps.len());
+        let mut steps = self.steps.into_iter().peekable();
+        for (at, operation) in batch.operations.into_iter().enumerate() {
+            let Some(Step { made, expires_ms, .. }) = steps.next_if(|step| step.at == at) else {
+                continue;
+            };
+            let (key, put) = operation.into_parts();
+            let (held, edit) = match made {
+                Made::AsPut => (put.map_or(Held::Nothing, Held::Bytes), None),
+                Made::Held(held) => (held, None),
+                Made::Edited(edit, held) => (held, Some(edit)),
+            };
+            changes.push(Changed {
+                key,
+                held,
+                edit,
+                expires_ms,
+            });
+        }
+        (changes, self.effects)
+    }
+}
+
+/// A key that the batch has changed, or has copied to read it.
+struct Own {
+    /// The step of its last change, if there is one.
+    step: Option<usize>,
+    version: u64,
+    expires_ms: u64,
+    value: Value,
+}
+
+enum Value {
+    Nothing,
+    /// That of the put at a place of the batch.
+    OfPut(usize),
+    Bytes(Vec<u8>),
+    List(List),
+}
+
+/// The operations of a batch, one behind the other.
+pub(crate) struct Evaluation<'e> {
+    judge: &'e Judge<'e>,
+    batch: &'e Batch,
+    plan: Plan,
+    own: HashMap<&'e [u8], Own>,
+    met_group: bool,
+    /// Of the batch, beside values that were there.
+    batch_bytes: usize,
+}
+
+impl<'e> Evaluation<'e> {
+    pub fn of(judge: &'e Judge<'e>, batch: &'e Batch) -> Result<Evaluation<'e>, Refusal> {
+        let mut evaluation = Evaluation {
+            judge,
+            batch,
+            plan: Plan::default(),
+            own: HashMap::new(),
+            met_group: false,
+            batch_bytes: batch.bytes(),
+        };
+        for (at, operation) in batch.operations.iter().enumerate() {
+            let effect = evaluation.evaluate(at, operation);
+            let effect = effect.map_err(|error| Refusal {
+                error,
+                met_group: evaluation.met_group,
+            })?;
+            evaluation.plan.effects.push(effect);
+        }
+        Ok(evaluation)
+    }
+
+    /// What it comes to.
+    pub fn into_plan(self) -> Plan {
+        let mut plan = self.plan;
+        for own in self.own.into_values() {
+            let step = own.step.and_then(|step| plan.steps.get_mut(step));
+            let Some(Step {
+                made: Made::Edited(_, held),
+                ..
+            }) = step
+            else {
+                continue;
+            };
+            *held = match own.value {
+                Value::Bytes(value) => Held::Bytes(value),
+                Value::List(list) => Held::List(list.into_value()),
+                // Neither is made by an edit.
+                Value::Nothing | Value::OfPut(_) => Held::Nothing,
+            };
+        }
+        plan
+    }
+
+    fn evaluate(&mut self, at: usize, operation: &'e Operation) -> Result<Effect, WriteError> {
+        let now_ms = self.judge.now_ms;
+        Ok(match operation {
+            Operation::Get { key } => Effect::Found(self.read(key)?),
+            Operation::Put {
+                key,
+                ttl_ms,
+                keep_ttl,
+                ..
+            } => {
+                let found = self.check_put(key, operation)?;
+                let expires_ms = match (ttl_ms, keep_ttl) {
+                    (None, true) => found.expires_ms,
+                    _ => expires_ms(|| now_ms, *ttl_ms),
+                };
+                Effect::Put(self.set((at, key), (Made::AsPut, Value::OfPut(at)), expires_ms))
+            }
+            Operation::Remove { key, if_version } => {
+                let found = self.check(key, *if_version)?.version;
+                if found != 0 {
+                    self.remove(at, key);
+                }
+                Effect::WasThere(found != 0)
+            }
+            Operation::Increment { key, by, ttl_ms } => self.increment((at, key), *by, *ttl_ms)?,
+            Operation::Expire { key, ttl_ms } => {
+                let was_there = self.own(key)?.is_some();
+                if was_there {
+                    self.edit((at, key), Edit::Expire, expires_ms(|| now_ms, *ttl_ms));
+                }
+                Effect::WasThere(was_there)
+            }
+            Operation::Append {
+                key,
+                items,
+                keep,
+                ttl_ms,
+            } => self.append((at, key), (items, keep.unwrap_or(u32::MAX)), *ttl_ms)?,
+            Operation::Items { key, start, stop } => Effect::Items(self.items(key, (*start, *stop))?),
+            Operation::Trim { key, start, stop } => self.trim((at, key), (*start, *stop))?,
+            Operation::Concatenate { key, value } => self.concatenate((at, key), value)?,
+            Operation::Inspect { key } => Effect::Inspected(self.look(key).inspected(now_ms)),
+        })
+    }
+
+    /// What a key is, where it has the version that it must have.
+    fn check(&mut self, key: &[u8], if_version: Option<u64>) -> Result<Looked, WriteError> {
+        let found = self.look(key);
+        match if_version {
+            Some(expected) if expected != found.version => Err(conflict(key, expected, found.version)),
+            _ => Ok(found),
+        }
+    }
+
+    fn check_put(&mut self, key: &[u8], operation: &Operation) -> Result<Looked, WriteError> {
+        let Operation::Put {
+            if_version,
+            if_absent,
+            if_present,
+            ..
+        } = operation
+        else {
+            return Ok(self.look(key));
+        };
+        let found = self.check(key, *if_version)?;
+        self.check(key, if_absent.then_some(0))?;
+        if *if_present && found.kind.is_none() {
+            return Err(WriteError::Absent { key: key.to_vec() });
+        }
+        Ok(found)
+    }
+
+    /// What a key is by now.
+    fn look(&mut self, key: &[u8]) -> Looked {
+        if let Some(own) = self.own.get(key) {
+            return own.looked(self.batch);
+        }
+        let Some((change, version)) = self.judge.change_of(key) else {
+            return self.judge.index.look_at(key, self.judge.now_ms);
+        };
+        self.met_group = true;
+        let looked = Looked {
+            version,
+            expires_ms: change.expires_ms,
+            ..Looked::default()
+        };
+        match &change.held {
+            Held::Bytes(value) => Looked {
+                kind: Some(Kind::Bytes),
+                value_bytes: value.len(),
+                ..looked
+            },
+            Held::List(value) => Looked {
+                kind: Some(Kind::List),
+                value_bytes: value.len(),
+                count: crate::list::number(value),
+                ..looked
+            },
+            Held::Nothing | Held::Later => Looked::default(),
+        }
+    }
+
+    /// The same of a key that holds a kind of value, or is absent.
+    fn look_for(&mut self, key: &[u8], kind: Kind) -> Result<Looked, WriteError> {
+        let looked = self.look(key);
+        match looked.kind.filter(|found| *found != kind) {
+            Some(found) => Err(WriteError::WrongKind(WrongKind {
+                key: key.to_vec(),
+                found,
+            })),
+            None => Ok(looked),
+        }
+    }
+
+    /// What a key holds by now, encoded.
+    fn value(&self, key: &[u8]) -> Option<Vec<u8>> {
+        if let Some(own) = self.own.get(key) {
+            return match &own.value {
+                Value::Nothing => None,
+                Value::OfPut(at) => Some(value_of_put(self.batch, *at).to_vec()),
+                Value::Bytes(value) => Some(value.clone()),
+                Value::List(list) => Some(list.clone().into_value()),
+            };
+        }
+        match self.judge.change_of(key) {
+            Some((change, _)) => match &change.held {
+                Held::Bytes(value) | Held::List(value) => Some(value.clone()),
+                Held::Nothing | Held::Later => None,
+            },
+            None => self.judge.index.held(key).map(|(value, _)| value),
+        }
+    }
+
+    fn read(&mut self, key: &[u8]) -> Result<Option<Versioned>, WriteError> {
+        let looked = self.look_for(key, Kind::Bytes)?;
+        self.count_read(looked.value_bytes)?;
+        if looked.kind.is_none() {
+            return Ok(None);
+        }
+        Ok(self.value(key).map(|value| Versioned {
+            value,
+            kind: Kind::Bytes,
+            version: looked.version,
+            expires_ms: Some(looked.expires_ms).filter(|expires_ms| *expires_ms != 0),
+        }))
+    }
+
+    fn count_read(&mut self, bytes: usize) -> Result<(), WriteError> {
+        self.plan.read_bytes += bytes;
+        at_most(
+            "bytes of the values that the batch reads",
+            self.plan.read_bytes,
+            self.batch.read_bytes_max,
+        )
+    }
+
+    fn increment(
+        &mut self,
+        (at, key): (usize, &'e [u8]),
+        by: i64,
+        ttl_ms: Option<u64>,
+    ) -> Result<Effect, WriteError> {
+        let (value, lasts_ms) = self.number(key)?;
+        let Some(value) = value.checked_add(by) else {
+            return Err(WriteError::Overflow {
+                key: key.to_vec(),
+                value,
+                by,
+            });
+        };
+        let expires_ms = ttl_ms.map_or(lasts_ms, |_| expires_ms(|| self.judge.now_ms, ttl_ms));
+        let text = value.to_string().into_bytes();
+        let made = Made::Held(Held::Bytes(text.clone()));
+        let version = self.set((at, key), (made, Value::Bytes(text)), expires_ms);
+        Ok(Effect::Incremented { value, version })
+    }
+
+    /// The whole number that a key holds, 0 where it is absent, and when that expires.
+    fn number(&mut self, key: &[u8]) -> Result<(i64, u64), WriteError> {
+        let looked = self.look_for(key, Kind::Bytes)?;
+        if looked.kind.is_none() {
+            return Ok((0, 0));
+        }
+        let not_a_number = || WriteError::NotANumber { key: key.to_vec() };
+        if looked.value_bytes > crate::batch::NUMBER_BYTES_MAX {
+            return Err(not_a_number());
+        }
+        let value = self.value(key).unwrap_or_default();
+        let number = std::str::from_utf8(&value)
+            .ok()
+            .and_then(|text| text.parse().ok());
+        // "+1" and "01" are texts that nobody's increment has left.
+        let number = number.filter(|number: &i64| number.to_string().as_bytes() == value);
+        Ok((number.ok_or_else(not_a_number)?, looked.expires_ms))
+    }
+
+    fn append(
+        &mut self,
+        (at, key): (usize, &'e [u8]),
+        (items, keep): (&[Vec<u8>], u32),
+        ttl_ms: Option<u64>,
+    ) -> Result<Effect, WriteError> {
+        let looked = self.look_for(key, Kind::List)?;
+        let expires_ms = match ttl_ms {
+            None => looked.expires_ms,
+            Some(_) => expires_ms(|| self.judge.now_ms, ttl_ms),
+        };
+        let newest = items
+            .get(items.len().saturating_sub(keep as usize)..)
+            .unwrap_or(items);
+        let Some(list) = self.list(key)? else {
+            let mut list = List::default();
+            list.append(newest, keep);
+            let edit = Edit::NewList(list.clone().into_value());
+            let count = list.len();
+            let made = Made::Edited(edit, Held::Later);
+            let version = self.set((at, key), (made, Value::List(list)), expires_ms);
+            return Ok(Effect::Listed { count, version });
+        };
+        list.append(newest, keep);
+        at_most("bytes of a list", list.value_bytes(), VALUE_BYTES_MAX)?;
+        let count = list.len();
+        let items = encode_items(newest);
+        let version = self.edit((at, key), Edit::Append { items, keep }, expires_ms);
+        Ok(Effect::Listed { count, version })
+    }
+
+    fn items(&mut self, key: &'e [u8], span: (i64, i64)) -> Result<Vec<Vec<u8>>, WriteError> {
+        let bytes_max = self.batch.read_bytes_max.saturating_sub(self.plan.read_bytes);
+        let Some(list) = self.list(key)? else {
+            return Ok(Vec::new());
+        };
+        let found = items(list, span, bytes_max);
+        let bytes = match &found {
+            Ok(found) => found.iter().map(|item| item.len() + ITEM_BYTES).sum(),
+            Err(bytes) => *bytes,
+        };
+        self.count_read(bytes)?;
+        Ok(found.unwrap_or_default())
+    }
+
+    fn trim(
+        &mut self,
+        (at, key): (usize, &'e [u8]),
+        (start, stop): (i64, i64),
+    ) -> Result<Effect, WriteError> {
+        let looked = self.look_for(key, Kind::List)?;
+        let left = places(looked.count, start, stop);
+        if left.len() == looked.count {
+            let Looked { count, version, .. } = looked;
+            return Ok(Effect::Listed { count, version });
+        }
+        if left.is_empty() {
+            self.remove(at, key);
+            return Ok(Effect::Listed { count: 0, version: 0 });
+        }
+        let (older, kept) = (looked.count - left.end, left.len());
+        if let Some(list) = self.list(key)? {
+            list.trim(older, kept);
+        }
+        let edit = Edit::Trim {
+            older: older as u32,
+            kept: kept as u32,
+        };
+        let version = self.edit((at, key), edit, looked.expires_ms);
+        Ok(Effect::Listed { count: kept, version })
+    }
+
+    fn concatenate(&mut self, (at, key): (usize, &'e [u8]), added: &[u8]) -> Result<Effect, WriteError> {
+        let looked = self.look_for(key, Kind::Bytes)?;
+        let bytes = looked.value_bytes + added.len();
+        at_most("bytes of a value", bytes, VALUE_BYTES_MAX)?;
+        let batch = self.batch;
+        let version = match self.own(key)? {
+            None => {
+                let made = Made::Held(Held::Bytes(added.to_vec()));
+                self.set((at, key), (made, Value::Bytes(added.to_vec())), 0)
+            }
+            Some(own) => {
+                own.take_from_put(batch);
+                if let Value::Bytes(value) = &mut own.value {
+                    value.extend_from_slice(added);
+                }
+                self.edit((at, key), Edit::Concatenate(added.to_vec()), looked.expires_ms)
+            }
+        };
+        Ok(Effect::Concatenated { bytes, version })
+    }
+
+    /// A list that is there, to be read or changed.
+    fn list(&mut self, key: &'e [u8]) -> Result<Option<&mut List>, WriteError> {
+        self.look_for(key, Kind::List)?;
+        Ok(self.own(key)?.and_then(|own| match &mut own.value {
+            Value::List(list) => Some(list),
+            _ => None,
+        }))
+    }
+
+    /// A key that is there, with a copy of its value that the batch may change.
+    fn own(&mut self, key: &'e [u8]) -> Result<Option<&mut Own>, WriteError> {
+        let looked = self.look(key);
+        let Some(kind) = looked.kind else {
+            return Ok(None);
+        };
+        if !self.own.contains_key(key) {
+            self.plan.kept_bytes += looked.value_bytes;
+            at_most(
+                "bytes of the batch, with the values that it changes in part",
+                self.batch_bytes + self.plan.kept_bytes,
+                PUT_BYTES_MAX,
+            )?;
+            let value = self.value(key).unwrap_or_default();
+            let own = Own {
+                step: None,
+                version: looked.version,
+                expires_ms: looked.expires_ms,
+                value: match kind {
+                    Kind::Bytes => Value::Bytes(value),
+                    Kind::List => Value::List(List::of(value).unwrap_or_default()),
+                },
+            };
+            self.own.insert(key, own);
+        }
+        Ok(self.own.get_mut(key))
+    }
+
+    fn remove(&mut self, at: usize, key: &'e [u8]) {
+        self.set((at, key), (Made::Held(Held::Nothing), Value::Nothing), 0);
+    }
+
+    /// Notes a step; the version that it gives.
+    fn step(&mut self, at: usize, made: Made, expires_ms: u64) -> (usize, u64) {
+        let step = self.plan.steps.len();
+        self.plan.steps.push(Step { at, made, expires_ms });
+        (step, self.judge.next_version + step as u64)
+    }
+
+    /// Notes a change that leaves nothing of what was there; the version that it gives.
+    fn set(&mut self, (at, key): (usize, &'e [u8]), (made, value): (Made, Value), expires_ms: u64) -> u64 {
+        let (step, version) = self.step(at, made, expires_ms);
+        let own = Own {
+            step: Some(step),
+            version,
+            expires_ms,
+            value,
+        };
+        self.own.insert(key, own);
+        version
+    }
+
+    /// Notes a change of what the batch has copied; the version that it gives.
+    fn edit(&mut self, (at, key): (usize, &'e [u8]), edit: Edit, expires_ms: u64) -> u64 {
+        let (step, version) = self.step(at, Made::Edited(edit, Held::Later), expires_ms);
+        let batch = self.batch;
+        if let Some(own) = self.own.get_mut(key) {
+            (own.step, own.version, own.expires_ms) = (Some(step), version, expires_ms);
+            own.take_from_put(batch);
+        }
+        version
+    }
+}
+
+impl Own {
+    fn looked(&self, batch: &Batch) -> Looked {
+        let (kind, value_bytes, count) = match &self.value {
+            Value::Nothing => return Looked::default(),
+            Value::OfPut(at) => (Kind::Bytes, value_of_put(batch, *at).len(), 0),
+            Value::Bytes(value) => (Kind::Bytes, value.len(), 0),
+            Value::List(list) => (Kind::List, list.value_bytes(), list.len()),
+        };
+        Looked {
+            kind: Some(kind),
+            version: self.version,
+            expires_ms: self.expires_ms,
+            value_bytes,
+            count,
+        }
+    }
+
+    /// From here on the value is no longer that of the put.
+    fn take_from_put(&mut self, batch: &Batch) {
+        if let Value::OfPut(at) = self.value {
+            self.value = Value::Bytes(value_of_put(batch, at).to_vec());
+        }
+    }
+}
+
+fn value_of_put(batch: &Batch, at: usize) -> &[u8] {
+    match batch.operations.get(at) {
+        Some(Operation::Put { value, .. }) => value,
+        _ => &[],
+    }
+}

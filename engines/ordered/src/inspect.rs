@@ -1,0 +1,51 @@
+//! What a key is: its kind, its version, how long it lasts.
+
+use crate::list::Kind;
+
+/// A key, without its value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Inspected {
+    /// `None` where it is absent.
+    pub kind: Option<Kind>,
+    /// 0 where it is absent.
+    pub version: u64,
+    /// How long it lasts from now on, in milliseconds; `None` where it lasts for good, or is absent.
+    pub ttl_ms: Option<u64>,
+    /// Of the value; of a list those of its items.
+    pub bytes: usize,
+    /// Items of a list.
+    pub count: Option<usize>,
+}
+
+/// What is known of a key without its value.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Looked {
+    pub kind: Option<Kind>,
+    pub version: u64,
+    pub expires_ms: u64,
+    /// Of its value, with what a list has beside its items.
+    pub value_bytes: usize,
+    /// Items of a list.
+    pub count: usize,
+}
+
+impl Looked {
+    /// Whether it has expired by then.
+    pub fn is_over(&self, now_ms: u64) -> bool {
+        crate::index::is_over(now_ms, self.expires_ms)
+    }
+
+    pub fn inspected(self, now_ms: u64) -> Inspected {
+        let is_list = self.kind == Some(Kind::List);
+        Inspected {
+            kind: self.kind,
+            version: self.version,
+            ttl_ms: (self.expires_ms != 0).then(|| self.expires_ms.saturating_sub(now_ms)),
+            bytes: match is_list {
+                true => crate::list::content_bytes(self.value_bytes, self.count),
+                false => self.value_bytes,
+            },
+            count: is_list.then_some(self.count),
+        }
+    }
+}

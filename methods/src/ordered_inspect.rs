@@ -1,0 +1,48 @@
+//! `ordered.inspect`, answered on the net thread.
+//! Its invariant: no value is read.
+
+use crate::{Served, at_once, store};
+use millpond_catalog::Catalog;
+use millpond_engines_ordered::{Inspected, Store};
+use millpond_wire_payload::{Encoder, Payload};
+use millpond_wire_schema::{Field as _, Status, ordered_inspect as schema};
+
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+    at_once::<schema::Call<'static>, _>(call, payload, |_, decoded| {
+        let store = store(catalog, decoded.table.as_deref())?;
+        let answer = match decoded.keys {
+            Some(keys) => schema::Answer {
+                keys: Some(store.inspect(&keys).into_iter().map(inspected).collect()),
+                store: None,
+            },
+            None => schema::Answer {
+                keys: None,
+                store: Some(held(store)),
+            },
+        };
+        Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))
+    })
+}
+
+/// As an answer has it.
+pub(crate) fn inspected(inspected: Inspected) -> schema::Inspected<'static> {
+    schema::Inspected {
+        kind: inspected.kind.map_or("none", |kind| kind.as_str()).into(),
+        version: inspected.version,
+        ttl_ms: inspected.ttl_ms,
+        bytes: inspected.bytes as u64,
+        count: inspected.count.map(|count| count as u64),
+    }
+}
+
+fn held(store: &Store) -> schema::Held<'static> {
+    schema::Held {
+        entries: store.len() as u64,
+        entry_bytes: store.memory_bytes(),
+        memory_bytes: store.tree_bytes(),
+        memory_bytes_max: store.memory_bytes_max(),
+        expiring: store.expiring(),
+        durability: store.durability().as_str().into(),
+        read_only: store.read_only().is_some(),
+    }
+}

@@ -1,0 +1,30 @@
+//! `ordered.items`, answered on the net thread.
+//! Its invariants: all items are of one moment; the answer stays within the frame limit, or the call is refused.
+
+use crate::{Served, at_once, store};
+use millpond_catalog::Catalog;
+use millpond_engines_ordered::ReadError;
+use millpond_wire_payload::{Encoder, Payload};
+use millpond_wire_schema::{Code, Field as _, Status, ordered_items as schema};
+use std::borrow::Cow;
+
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
+        let store = store(catalog, decoded.table.as_deref())?;
+        let found = store.items(
+            &decoded.key,
+            decoded.start,
+            decoded.stop,
+            call.calls.answer_bytes_max,
+        );
+        let items = found.map_err(|error| {
+            let code = match error {
+                ReadError::TooLarge { .. } => Code::TooLarge,
+                _ => Code::BadArgument,
+            };
+            Status::new(code, error.to_string())
+        })?;
+        let items = items.into_iter().map(Cow::Owned).collect();
+        Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&schema::Answer { items }, out))
+    })
+}

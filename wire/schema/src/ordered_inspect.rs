@@ -1,0 +1,61 @@
+//! `ordered.inspect`: what keys are, without their values, or what a store holds as a whole.
+//! Its invariant: an answer has one of the two, as the call has keys or not.
+
+use crate::declare::schema;
+use crate::field::{Bool, Bytes, List, Optional, Text, UInt};
+
+schema! {
+    /// A call.
+    call Call {
+        /// The store; the default one when absent.
+        table: Optional<Text>,
+        /// The keys; the store as a whole when absent.
+        keys: Optional<List<Bytes>>,
+    }
+}
+
+schema! {
+    /// What a key is.
+    answer Inspected {
+        /// Of a key: "none" where it is absent, "bytes" or "list".
+        kind: Text,
+        /// Of a key: its version, 0 where it is absent.
+        version: UInt,
+        /// Of a key: how long it lasts from now on; absent where it lasts for good, or is not there.
+        ttl_ms: Optional<UInt>,
+        /// Of a key: bytes of its value; of a list those of its items.
+        bytes: UInt,
+        /// Of a list: its items.
+        count: Optional<UInt>,
+    }
+}
+
+schema! {
+    /// What a store holds.
+    answer Held {
+        /// Of the store: its keys, those that have expired and are not removed yet among them.
+        entries: UInt,
+        /// Of the store: memory that its entries take, as `memory_bytes_max` counts it.
+        entry_bytes: UInt,
+        /// Of the store: memory that it has in use, with the room in its leaves.
+        memory_bytes: UInt,
+        /// Of the store: what its entries may take; absent where there is no limit.
+        memory_bytes_max: Optional<UInt>,
+        /// Of the store: keys that expire.
+        expiring: UInt,
+        /// Of the store: what a write survives: "memory", "logged" or "synced".
+        durability: Text,
+        /// Of the store: whether its log failed, and writes are refused until a restart.
+        read_only: Bool,
+    }
+}
+
+schema! {
+    /// An answer.
+    answer Answer {
+        /// Each key of the call, in its order.
+        keys: Optional<List<Inspected<'static>>>,
+        /// The store, of a call without keys.
+        store: Optional<Held<'static>>,
+    }
+}
