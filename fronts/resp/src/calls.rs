@@ -120,6 +120,7 @@ impl Commands {
     ) -> usize {
         let database = self.options.databases.find(self.state.database);
         let mut asking = Asking {
+            databases: self.options.databases,
             database,
             payload,
             block: 0,

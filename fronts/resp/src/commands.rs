@@ -18,7 +18,7 @@ pub(crate) use table::ROWS;
 
 use crate::RespOptions;
 use crate::again::Again;
-use crate::databases::{Database, Holds};
+use crate::databases::{Database, Databases, Holds};
 use crate::form::Form;
 use crate::state::{Scanned, State};
 use millpond_calls::access::Login;
@@ -117,6 +117,7 @@ impl Here<'_> {
 
 /// What a call is made of.
 pub(crate) struct Asking<'a> {
+    pub(crate) databases: &'static Databases,
     /// What is selected, if that number holds something.
     pub(crate) database: Option<&'static Database>,
     /// The map of the call, empty at first.

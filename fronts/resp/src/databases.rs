@@ -2,6 +2,7 @@
 //!
 //! It asks no engine. Its invariant: a key means one row, or it is refused with how it is written.
 
+use crate::cursors::Cursors;
 use std::fmt;
 
 /// One number, and what it holds.
@@ -36,25 +37,36 @@ pub enum Keys {
 }
 
 /// All databases, in the order of their numbers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Databases(Vec<Database>);
+#[derive(Debug, Default)]
+pub struct Databases {
+    all: Vec<Database>,
+    cursors: Cursors,
+}
 
 impl Databases {
     /// These, whose numbers differ.
     pub fn new(mut databases: Vec<Database>) -> Databases {
         databases.sort_by_key(|database| database.number);
-        Databases(databases)
+        Databases {
+            all: databases,
+            cursors: Cursors::default(),
+        }
+    }
+
+    /// The cursors of scans of stores.
+    pub(crate) fn cursors(&self) -> &Cursors {
+        &self.cursors
     }
 
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = &Database> {
-        self.0.iter()
+        self.all.iter()
     }
 
     /// The database of a number.
     #[inline]
     pub fn find(&self, number: u32) -> Option<&Database> {
-        self.0.iter().find(|database| database.number == number)
+        self.all.iter().find(|database| database.number == number)
     }
 
     /// The same.
@@ -69,7 +81,7 @@ impl Databases {
     #[cold]
     fn nothing(&self, number: u32) -> String {
         let numbers: Vec<String> = self
-            .0
+            .all
             .iter()
             .map(|database| database.number.to_string())
             .collect();

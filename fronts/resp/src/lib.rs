@@ -8,6 +8,7 @@
 mod again;
 mod calls;
 mod commands;
+mod cursors;
 mod databases;
 mod form;
 mod glob;

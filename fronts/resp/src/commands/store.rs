@@ -4,20 +4,30 @@
 //! refused here has left no operation behind.
 
 pub(super) mod expiry;
+pub(super) mod inspect;
+pub(super) mod lists;
 pub(super) mod numbers;
 pub(super) mod reads;
+mod reply;
+pub(super) mod scan;
 pub(super) mod strings;
 
+pub(crate) use reply::Reply;
+use reply::{results, results_of, value};
+
 use super::Asked;
-use crate::form::Form;
 use millpond_wire_frame::{Encoding, RespReply, RespWords};
-use millpond_wire_payload::{Encoder, Payload, PayloadError, Read, Reader, Token};
+use millpond_wire_payload::Encoder;
 use millpond_wire_schema::ordered_batch::OPERATIONS_MAX;
 use millpond_wire_schema::{Code, Method as _, OrderedBatch, Status};
 use std::sync::Arc;
 
 /// The head of an array with a 32-bit count, msgpack's array 32.
 const ARRAY32: [u8; 5] = [0xdd, 0, 0, 0, 0];
+
+const READ_ONLY: &str =
+    "READONLY You can't write: the store cannot write its log, and nothing was written; see the server's log";
+const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// Appends the operations of a command; or says what to answer instead.
 pub(crate) type Compile = fn(&mut Operations<'_>, RespWords<'_>) -> Result<Part, String>;
@@ -36,25 +46,6 @@ pub(crate) struct Part {
     pub(crate) reply: Reply,
     /// What is answered where its condition does not hold; it is in a batch of its own, which is then refused whole.
     pub(crate) unmet: Option<Unmet>,
-}
-
-/// What the results of a command's operations make.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Reply {
-    /// `+OK`, whatever they are.
-    Ok,
-    /// The value that the first one found.
-    First,
-    /// An array of the values that they found.
-    Values,
-    /// The bytes of the value that the first one found.
-    Length,
-    /// The number that the first one made.
-    Number,
-    /// How many of them met their key.
-    Count,
-    /// `:1`, whatever they are.
-    One,
 }
 
 /// What a condition that does not hold is answered.
@@ -179,6 +170,28 @@ impl<'p> Operations<'p> {
         self.one("increment", key, |out| out.int(by));
     }
 
+    fn concatenate(&mut self, key: &[u8], value: &[u8]) {
+        self.one("concatenate", key, |out| out.bytes(value));
+    }
+
+    fn inspect(&mut self, key: &[u8]) {
+        self.one("inspect", key, |_| {});
+    }
+
+    fn append<'w>(&mut self, key: &[u8], items: impl Iterator<Item = &'w [u8]>) {
+        self.one("append", key, |out| {
+            out.array(|out| items.for_each(|item| out.bytes(item)));
+        });
+    }
+
+    /// Reads or leaves the items of a list between two places.
+    fn span(&mut self, name: &str, key: &[u8], start: i64, stop: i64) {
+        self.one(name, key, |out| {
+            out.int(start);
+            out.int(stop);
+        });
+    }
+
     /// Says how long a key lasts; for good where that is nothing.
     fn expire(&mut self, key: &[u8], ttl_ms: Option<u64>) {
         self.one("expire", key, |out| {
@@ -200,7 +213,9 @@ impl<'p> Operations<'p> {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Put {
     ttl_ms: Option<u64>,
+    keep_ttl: bool,
     if_absent: bool,
+    if_present: bool,
 }
 
 impl Put {
@@ -213,8 +228,13 @@ impl Put {
                 out.key("ttl_ms");
                 out.uint(ttl_ms);
             }
-            if self.if_absent {
-                out.key("if_absent");
+            let flags = [
+                ("keep_ttl", self.keep_ttl),
+                ("if_absent", self.if_absent),
+                ("if_present", self.if_present),
+            ];
+            for (name, _) in flags.into_iter().filter(|(_, is_set)| *is_set) {
+                out.key(name);
                 out.bool(true);
             }
         });
@@ -228,12 +248,18 @@ pub(crate) fn begin(payload: &mut Vec<u8>, store: &str) {
 
 /// Begins a map with the store and an array, whose items follow.
 fn begin_keyed(payload: &mut Vec<u8>, store: &str, key: &str) {
+    begin_map(payload, store, 2);
     let mut out = Encoder::new(payload, Encoding::Msgpack, false);
-    out.begin_map(2);
-    out.key("table");
-    out.text(store);
     out.key(key);
     out.raw(&ARRAY32);
+}
+
+/// Begins a map of so many keys with the store.
+fn begin_map(payload: &mut Vec<u8>, store: &str, keys: usize) {
+    let mut out = Encoder::new(payload, Encoding::Msgpack, false);
+    out.begin_map(keys);
+    out.key("table");
+    out.text(store);
 }
 
 /// Says how many items follow an array's head that ends at `at`.
@@ -253,90 +279,9 @@ pub(crate) fn batch(parts: Parts) -> Asked {
     Asked {
         answers,
         parts,
-        ..Asked::of(OrderedBatch::NAME, write_results)
-    }
-}
-
-/// The replies of a batch's results.
-fn write_results(answer: &Payload<'_>, form: &Form, reply: &mut RespReply<'_>) -> Read<()> {
-    let parts = form.asked.parts.each();
-    if matches!(form.asked.parts, Parts::Transaction(_)) {
-        reply.array(parts.len());
-    }
-    let wanted: usize = parts.iter().map(|part| part.operations).sum();
-    answer.read(|reader| {
-        reader.map("a map", |reader, key| {
-            if key != b"results" {
-                return reader.skip();
-            }
-            match reader.token()? {
-                Token::Array(len) if len == wanted => {}
-                Token::Array(len) => {
-                    return Err(PayloadError::invalid(
-                        format!("{len} results"),
-                        format!("{wanted}"),
-                    ));
-                }
-                other => return Err(other.is_not("an array")),
-            }
-            for part in parts {
-                part.write(reader, reply)?;
-            }
-            reader.leave();
-            Ok(())
+        ..Asked::of(OrderedBatch::NAME, |answer, form, reply| {
+            results_of(answer, b"results", form, reply)
         })
-    })
-}
-
-impl Part {
-    fn write(&self, results: &mut Reader<'_>, reply: &mut RespReply<'_>) -> Read<()> {
-        match self.reply {
-            Reply::Ok => reply.status("OK"),
-            Reply::One => reply.integer(1),
-            Reply::First => value(results.token()?, reply)?,
-            Reply::Length => match results.token()? {
-                Token::Bytes(bytes) => reply.integer(bytes.len() as i64),
-                Token::Nil => reply.integer(0),
-                other => return Err(other.is_not("bytes or null")),
-            },
-            Reply::Number => reply.integer(number(results.token()?)?),
-            Reply::Values => {
-                reply.array(self.operations);
-                for _ in 0..self.operations {
-                    value(results.token()?, reply)?;
-                }
-            }
-            Reply::Count => {
-                let mut count = 0;
-                for _ in 0..self.operations {
-                    count += i64::from(results.bool()?);
-                }
-                reply.integer(count);
-            }
-        }
-        let read = match self.reply {
-            Reply::Ok | Reply::One => 0,
-            Reply::First | Reply::Length | Reply::Number => 1,
-            Reply::Values | Reply::Count => self.operations,
-        };
-        (read..self.operations).try_for_each(|_| results.skip())
-    }
-}
-
-fn value(token: Token<'_>, reply: &mut RespReply<'_>) -> Read<()> {
-    match token {
-        Token::Bytes(bytes) => reply.bulk(bytes),
-        Token::Nil => reply.nil(),
-        other => return Err(other.is_not("bytes or null")),
-    }
-    Ok(())
-}
-
-fn number(token: Token<'_>) -> Read<i64> {
-    match token {
-        Token::UInt(number) => Ok(i64::try_from(number).unwrap_or(i64::MAX)),
-        Token::Int(number) => Ok(number),
-        other => Err(other.is_not("an integer")),
     }
 }
 
@@ -368,6 +313,8 @@ pub(crate) fn error_text(status: &Status) -> Option<&'static str> {
     match status.code {
         Code::BadArgument if says("does not hold a whole number") => Some(numbers::NO_INTEGER),
         Code::BadArgument if says("does not fit 64 bits") => Some(numbers::OVERFLOW),
+        Code::BadArgument if says("wrong kind of value") => Some(WRONG_TYPE),
+        Code::StorageFailed => Some(READ_ONLY),
         Code::Full => Some("OOM command not allowed when used memory > 'maxmemory'."),
         _ => None,
     }

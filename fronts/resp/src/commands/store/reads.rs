@@ -1,9 +1,10 @@
 //! GET, MGET and STRLEN of a store that stand behind no write: each is an `ordered.get`, and GETs in a row are one.
 //! Its invariant: an answer has as many values as its call had keys, or it is no answer.
 
+use super::reply::bytes;
 use super::{begin_keyed, set_count, value};
 use crate::commands::{Asked, Asking, Write};
-use millpond_wire_frame::{Encoding, RespReply, RespWords};
+use millpond_wire_frame::{Encoding, RespWords};
 use millpond_wire_payload::{Encoder, Payload, PayloadError, Read, Reader, Token};
 use millpond_wire_schema::{Method as _, OrderedGet};
 
@@ -24,17 +25,11 @@ pub(in crate::commands) fn mget(asking: &mut Asking<'_>, words: RespWords<'_>) -
 
 pub(in crate::commands) fn strlen(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Asked, String> {
     ask(asking, words, |answer, form, reply| {
-        each(answer, form.asked.count, |reader| length(reader.token()?, reply))
+        each(answer, form.asked.count, |reader| {
+            reply.integer(bytes(reader.token()?)?.map_or(0, <[u8]>::len) as i64);
+            Ok(())
+        })
     })
-}
-
-fn length(token: Token<'_>, reply: &mut RespReply<'_>) -> Read<()> {
-    match token {
-        Token::Bytes(bytes) => reply.integer(bytes.len() as i64),
-        Token::Nil => reply.integer(0),
-        other => return Err(other.is_not("bytes or null")),
-    }
-    Ok(())
 }
 
 /// Adds the key of a further GET.

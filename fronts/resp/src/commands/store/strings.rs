@@ -42,17 +42,19 @@ pub(in crate::commands) fn set(out: &mut Operations<'_>, mut words: RespWords<'_
     }
     match options.lasts {
         // A moment that has passed: what was put is gone at once.
-        Some(Lasts::Past) if !options.if_absent => out.remove(key),
+        Some(Lasts::Past) if !options.is_conditional() => out.remove(key),
         lasts => {
             let put = Put {
                 ttl_ms: lasts.map(Lasts::at_least_ms),
+                keep_ttl: options.keeps,
                 if_absent: options.if_absent,
+                if_present: options.if_present,
             };
             out.put(key, value, &put);
         }
     }
     Ok(Part {
-        unmet: options.if_absent.then_some(Unmet::Nil),
+        unmet: options.is_conditional().then_some(Unmet::Nil),
         ..Part::of(out.count() - before, reply)
     })
 }
@@ -61,22 +63,33 @@ pub(in crate::commands) fn set(out: &mut Operations<'_>, mut words: RespWords<'_
 #[derive(Default)]
 struct Options {
     if_absent: bool,
+    if_present: bool,
     gets: bool,
+    keeps: bool,
     lasts: Option<Lasts>,
 }
 
 impl Options {
+    fn is_conditional(&self) -> bool {
+        self.if_absent || self.if_present
+    }
+
     #[inline]
     fn read(mut words: RespWords<'_>) -> Result<Options, String> {
         let mut options = Options::default();
         let mut time = None;
         while let Some(option) = words.next() {
-            if option.eq_ignore_ascii_case(b"nx") {
+            let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
+            if is("nx") && !options.if_present {
                 options.if_absent = true;
-            } else if option.eq_ignore_ascii_case(b"get") {
+            } else if is("xx") && !options.if_absent {
+                options.if_present = true;
+            } else if is("get") {
                 options.gets = true;
+            } else if is("keepttl") && time.is_none() {
+                options.keeps = true;
             } else {
-                let unit = Unit::of_option(option).filter(|_| time.is_none());
+                let unit = Unit::of_option(option).filter(|_| time.is_none() && !options.keeps);
                 let unit = unit.ok_or(SYNTAX)?;
                 time = Some((unit, words.next().ok_or(SYNTAX)?));
             }
@@ -89,6 +102,15 @@ impl Options {
             false => Ok(options),
         }
     }
+}
+
+pub(in crate::commands) fn append(
+    out: &mut Operations<'_>,
+    mut words: RespWords<'_>,
+) -> Result<Part, String> {
+    let key = words.next().unwrap_or_default();
+    out.concatenate(key, words.next().unwrap_or_default());
+    Ok(Part::of(1, Reply::Number))
 }
 
 pub(in crate::commands) fn setnx(out: &mut Operations<'_>, mut words: RespWords<'_>) -> Result<Part, String> {
