@@ -28,6 +28,7 @@ mod serving {
     mod methods;
     mod metrics;
     mod ordered;
+    mod ordered_lists;
     mod ordered_writes;
     mod plugin;
     pub(crate) mod rank;

@@ -215,7 +215,9 @@ pub(crate) mod tests {
             changes: false,
             callers: match name {
                 "*tune" => Callers::Admin,
-                "features.activate" | "features.rollback" | "features.delete" => Callers::Token,
+                "features.activate" | "features.rollback" | "features.delete" | "ordered.clear" => {
+                    Callers::Token
+                }
                 "*status" | "*infos" => Callers::Private,
                 _ => Callers::Any,
             },

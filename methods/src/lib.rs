@@ -20,6 +20,7 @@ mod infos;
 mod model_run;
 mod ordered_append;
 mod ordered_batch;
+mod ordered_clear;
 mod ordered_concatenate;
 mod ordered_expire;
 mod ordered_get;
@@ -28,6 +29,7 @@ mod ordered_inspect;
 mod ordered_items;
 mod ordered_put;
 mod ordered_remove;
+mod ordered_remove_prefix;
 mod ordered_scan;
 mod ordered_trim;
 mod ordered_write;
@@ -54,9 +56,9 @@ use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
     Code, FeaturesActivate, FeaturesDelete, FeaturesFresh, FeaturesInspect, FeaturesLookup, FeaturesMissed,
     FeaturesRollback, FeaturesScan, FeaturesUpsert, FeaturesVersions, Field, Infer, Infos, METHODS,
-    OrderedAppend, OrderedBatch, OrderedConcatenate, OrderedExpire, OrderedGet, OrderedIncrement,
-    OrderedInspect, OrderedItems, OrderedPut, OrderedRemove, OrderedScan, OrderedTrim, Ping, Rank, Run,
-    ServerStatus, Status, Tune,
+    OrderedAppend, OrderedBatch, OrderedClear, OrderedConcatenate, OrderedExpire, OrderedGet,
+    OrderedIncrement, OrderedInspect, OrderedItems, OrderedPut, OrderedRemove, OrderedRemovePrefix,
+    OrderedScan, OrderedTrim, Ping, Rank, Run, ServerStatus, Status, Tune,
 };
 use std::collections::BTreeMap;
 
@@ -97,6 +99,8 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<OrderedGet>(Any, Short, Ready(ordered_get::serve)),
     MethodSpec::of::<OrderedPut>(Any, Detached, Ready(ordered_put::serve)),
     MethodSpec::of::<OrderedRemove>(Any, Detached, Ready(ordered_remove::serve)),
+    MethodSpec::of::<OrderedRemovePrefix>(Any, Detached, Ready(ordered_remove_prefix::serve)),
+    MethodSpec::of::<OrderedClear>(Token, Detached, Ready(ordered_clear::serve)),
     MethodSpec::of::<OrderedIncrement>(Any, Detached, Ready(ordered_increment::serve)),
     MethodSpec::of::<OrderedExpire>(Any, Detached, Ready(ordered_expire::serve)),
     MethodSpec::of::<OrderedConcatenate>(Any, Detached, Ready(ordered_concatenate::serve)),

@@ -106,7 +106,7 @@ pub(crate) fn listed(written: &Written) -> (u64, u64) {
     }
 }
 
-fn status_of(error: &WriteError) -> Status {
+pub(crate) fn status_of(error: &WriteError) -> Status {
     let code = match error {
         WriteError::Conflict { .. } | WriteError::Absent { .. } => Code::Conflict,
         WriteError::TooLarge { .. } => Code::TooLarge,

@@ -7,14 +7,14 @@ use crate::{CallError, Client};
 use millpond_wire_schema::payload::{Encoder, Encoding, Payload};
 use millpond_wire_schema::{
     FeaturesLookup, Infer, OrderedAppend, OrderedBatch, OrderedConcatenate, OrderedExpire, OrderedGet,
-    OrderedIncrement, OrderedInspect, OrderedItems, OrderedPut, OrderedRemove, OrderedScan, OrderedTrim,
-    Ping, Rank,
+    OrderedIncrement, OrderedInspect, OrderedItems, OrderedPut, OrderedRemove, OrderedRemovePrefix,
+    OrderedScan, OrderedTrim, Ping, Rank,
 };
 use millpond_wire_schema::{Field, Method, Of};
 use millpond_wire_schema::{
     features_lookup, infer, ordered_append, ordered_batch, ordered_concatenate, ordered_expire, ordered_get,
-    ordered_increment, ordered_inspect, ordered_items, ordered_put, ordered_remove, ordered_scan,
-    ordered_trim, rank,
+    ordered_increment, ordered_inspect, ordered_items, ordered_put, ordered_remove, ordered_remove_prefix,
+    ordered_scan, ordered_trim, rank,
 };
 use std::time::Duration;
 
@@ -81,6 +81,18 @@ impl Client {
         deadline: Option<Duration>,
     ) -> Result<ordered_remove::Answer<'static>, CallError> {
         self.typed::<OrderedRemove>(call, deadline).await
+    }
+
+    /// `ordered.remove_prefix`: how many keys were removed, and whether there are more.
+    ///
+    /// # Errors
+    /// As [`Client::ordered_put`].
+    pub async fn ordered_remove_prefix(
+        &self,
+        call: &ordered_remove_prefix::Call<'_>,
+        deadline: Option<Duration>,
+    ) -> Result<ordered_remove_prefix::Answer<'static>, CallError> {
+        self.typed::<OrderedRemovePrefix>(call, deadline).await
     }
 
     /// `ordered.increment`: the sum, its version, and what it survives.

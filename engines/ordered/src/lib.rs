@@ -36,6 +36,7 @@
 
 mod batch;
 mod change;
+mod clear;
 mod commit;
 mod error;
 mod evaluate;
@@ -58,6 +59,7 @@ mod tree;
 mod write;
 
 pub use batch::{BATCH_OPERATIONS_MAX, Batch, Effect, ITEMS_MAX, Operation};
+pub use clear::{Step, removed};
 pub use error::{WriteError, WrongKind};
 pub use index::Versioned;
 pub use inspect::Inspected;

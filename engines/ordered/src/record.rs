@@ -199,7 +199,7 @@ impl<'a> Logged<'a> {
     }
 }
 
-fn decode(kind: u8, body: &[u8]) -> Result<Logged<'_>, Fault> {
+pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Logged<'_>, Fault> {
     let too_few = || Fault::Malformed(format!("{} bytes, too few for a write", body.len()));
     let (header, mut entries) = body.split_first_chunk::<HEADER_BYTES>().ok_or_else(too_few)?;
     let mut time_ms = 0;

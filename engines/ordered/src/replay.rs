@@ -66,3 +66,6 @@ fn edited(index: &Index, key: &[u8], edit: What<'_>) -> Option<(Vec<u8>, bool)> 
     }
     Some((value, is_list))
 }
+
+#[cfg(test)]
+mod tests;

@@ -217,6 +217,18 @@ impl Model {
         self.versions_given
     }
 
+    /// What the entries take by the documentation: 48 bytes beside key and value, and of a list 4 for its number and each item's length.
+    fn memory_bytes(&self) -> u64 {
+        let value = |held: &Held| match held {
+            Held::Bytes(value) => value.len(),
+            Held::List(items) => 4 + items.iter().map(|item| 4 + item.len()).sum::<usize>(),
+        };
+        let entries = self.map.iter();
+        entries
+            .map(|(key, (held, _))| (key.len() + value(held) + 48) as u64)
+            .sum()
+    }
+
     /// The bytes of a key; `None` where it holds a list.
     fn bytes(&self, key: &[u8]) -> Option<Option<Vec<u8>>> {
         match self.map.get(key) {
@@ -474,6 +486,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(store.len(), model.map.len());
+            prop_assert_eq!(store.memory_bytes(), model.memory_bytes());
         }
         let all: BTreeMap<_, _> = keys(&store).into_iter().map(|key| (key.clone(), held(&store, &key).unwrap())).collect();
         prop_assert_eq!(all, model.map);
