@@ -475,7 +475,8 @@ fn page(stream: &mut std::net::TcpStream) -> (String, Vec<String>) {
 fn tokens_open_the_methods_that_commands_are() {
     let folder = folder(
         "[access.tokens.readers]\ntoken = \"r\"\nmethods = [\"ordered.get\", \"ordered.inspect\"]\n\
-         [access.tokens.writers]\ntoken = \"w\"\nmethods = [\"ordered.*\"]\n",
+         [access.tokens.writers]\ntoken = \"w\"\nmethods = [\"ordered.*\", \"ordered.clear\"]\n\
+         [access.tokens.all]\ntoken = \"a\"\nmethods = [\"ordered.*\"]\n",
     );
     let server = Millpond::start(folder.path(), &[]);
     let mut redis = Redis::connect(&server);
@@ -493,6 +494,34 @@ fn tokens_open_the_methods_that_commands_are() {
     redis.line("EXEC", "-NOPERM ");
     let mut redis = Redis::connect(&server);
     redis.line("AUTH w", "+OK\r\n");
+    redis.line("GET a", "$1\r\n1\r\n");
+    redis.line("AUTH a", "+OK\r\n");
+    redis.check(b"FLUSHDB\r\nECHO a\r\n", b"-NOPERM ");
+    let mut redis = Redis::connect(&server);
+    redis.line("AUTH w", "+OK\r\n");
+    // A store is cleared by a token that names it, and no other with it.
+    redis.line("SELECT 4", "+OK\r\n");
+    redis.line("SET kept 1", "+OK\r\n");
+    redis.line("SELECT 0", "+OK\r\n");
+    redis.line(
+        "FLUSHALL",
+        "-ERR FLUSHALL means 2 stores; SELECT each and FLUSHDB\r\n",
+    );
+    redis.line("FLUSHDB NOW", "-ERR syntax error\r\n");
+    redis.line("FLUSHDB ASYNC", "+OK\r\n");
+    redis.line("DBSIZE", ":0\r\n");
+    redis.line("SELECT 4", "+OK\r\n");
+    redis.line("DBSIZE", ":1\r\n");
+}
+
+#[test]
+fn no_store_is_cleared_without_a_token() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &[]);
+    let mut redis = Redis::connect(&server);
+    redis.line("SET a 1", "+OK\r\n");
+    redis.line("FLUSHDB", "-NOPERM ");
+    let mut redis = Redis::connect(&server);
     redis.line("GET a", "$1\r\n1\r\n");
 }
 

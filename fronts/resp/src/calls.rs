@@ -59,35 +59,34 @@ impl Commands {
                     self.fail(turn, &text);
                     return 0;
                 }
-                Ok((database, None)) => {
-                    let text = row.not_served(database).unwrap_or_else(|| {
-                        let mut words = command.words();
-                        unknown(words.next().unwrap_or_default(), words)
-                    });
-                    self.fail(turn, &text);
-                    return 0;
+                Ok((database, served)) => {
+                    let ask = served.and_then(|served| Some((served.ask?, served.join)));
+                    let compile = served.and_then(|served| served.compile);
+                    match (ask, compile) {
+                        (Some(ask), _) => ask,
+                        (None, Some(compile)) => {
+                            return self.batch(local, turn, (database, compile, words), (own, behind));
+                        }
+                        (None, None) => {
+                            self.fail_unserved(turn, row, database, command);
+                            return 0;
+                        }
+                    }
                 }
-                Ok((
-                    _,
-                    Some(Served {
-                        ask: Some(ask), join, ..
-                    }),
-                )) => (*ask, *join),
-                Ok((
-                    database,
-                    Some(Served {
-                        compile: Some(compile),
-                        ..
-                    }),
-                )) => {
-                    return self.batch(local, turn, (database, *compile, words), (own, behind));
-                }
-                Ok((_, Some(_))) => return 0,
             },
         };
         self.with_scratch(turn, |session, turn, payload| {
             session.call(local, turn, (row, ask, join, words), (own, behind), payload)
         })
+    }
+
+    /// Answers that what is selected does not have the command.
+    fn fail_unserved(&self, turn: &mut Turn<'_>, row: &Row, database: &Database, command: &RespCommand<'_>) {
+        let text = row.not_served(database).unwrap_or_else(|| {
+            let mut words = command.words();
+            unknown(words.next().unwrap_or_default(), words)
+        });
+        self.fail(turn, &text);
     }
 
     /// What is selected, and how a command is served there.

@@ -8,7 +8,7 @@ use crate::databases::{Database, Databases, Holds};
 use millpond_fronts_answer as answer;
 use millpond_wire_frame::{Encoding, RespReply, RespVersion};
 use millpond_wire_payload::Payload;
-use millpond_wire_schema::{Code, Status};
+use millpond_wire_schema::{Code, Method as _, OrderedClear, Status};
 use std::borrow::Cow;
 use std::cell::Cell;
 
@@ -77,7 +77,9 @@ impl answer::Form for Form {
             return;
         }
         let known = is_store.then(|| store_error_text(status)).flatten();
-        let text = known.map_or_else(|| error_text(status, self.with_token).into(), Cow::Borrowed);
+        // What a token opens alone is nothing that a client would log in for.
+        let with_token = self.with_token || self.asked.method == OrderedClear::NAME;
+        let text = known.map_or_else(|| error_text(status, with_token).into(), Cow::Borrowed);
         for _ in 0..self.asked.answers {
             reply.error(&text);
         }

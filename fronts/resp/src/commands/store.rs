@@ -3,6 +3,7 @@
 //! Commands that follow each other on a connection share a batch, and a transaction is one. Its invariant: a command that is
 //! refused here has left no operation behind.
 
+pub(super) mod clear;
 pub(super) mod expiry;
 pub(super) mod inspect;
 pub(super) mod lists;

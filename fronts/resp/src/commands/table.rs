@@ -1,6 +1,6 @@
 //! The rows themselves. A further command is a row here, and a file or a function that asks and replies.
 
-use super::store::{Compile, expiry, inspect, lists, numbers, reads, scan as ranges, strings};
+use super::store::{Compile, clear, expiry, inspect, lists, numbers, reads, scan as ranges, strings};
 use super::{Ask, Kind, Row, Run, Served, client, connection, describe, info, keys, multi, scan};
 
 const READS: &[&str] = &["readonly", "fast"];
@@ -128,8 +128,8 @@ pub(crate) static ROWS: &[Row] = &[
     write("expire", -3, [1, 1, 1], "generic", "Says how many seconds a key lasts.", &[store(expiry::expire)]),
     write("expireat", -3, [1, 1, 1], "generic", "Says until which second of Unix time a key lasts.", &[store(expiry::expire_at)]),
     of_keys("expiretime", 2, [1, 1, 1], "generic", "Returns the second of Unix time until which a key lasts.", Run::Keys(&[store_read(inspect::ask_expire_time, inspect::expire_time)])),
-    refused("flushall", -1, 0, "server"),
-    refused("flushdb", -1, 0, "server"),
+    write("flushall", -1, [0, 0, 0], "server", "Takes all keys away, where there is one store.", &[store_call(clear::all)]),
+    write("flushdb", -1, [0, 0, 0], "server", "Takes all keys of the selected store away.", &[store_call(clear::selected)]),
     of_keys("get", 2, [1, 1, 1], "string", "Returns the value of a key.", Run::Keys(&[
         Served { join: Some(keys::join), ..table(keys::get) },
         Served { join: Some(reads::join), ..store_read(reads::get, strings::get) },
