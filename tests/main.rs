@@ -38,6 +38,7 @@ mod serving {
     pub(crate) mod resp;
     mod resp_connections;
     mod resp_scans;
+    mod resp_stores;
     mod run;
     mod scans;
     mod stopping;

@@ -11,20 +11,22 @@ pub(crate) mod nodes;
 mod resp;
 mod secret;
 mod source;
+mod stores;
 mod tls;
 mod web;
 
 pub use log::{Format, Level, Log};
 pub use nodes::{Etcd, MapSource, Nodes, Tls as NodesTls};
 pub use resp::Resp;
+pub(crate) use resp::numbered;
 pub use source::{Origin, load, made};
+pub use stores::Stores;
 pub use tls::Tls;
 
 use crate::Error;
 use millpond_calls::access::{Secret, Section as Access};
 use millpond_catalog::{Library, ModelSection, Resources, Sections};
 use millpond_engines_features as features;
-use millpond_engines_ordered as ordered;
 use millpond_pipelines::Description;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -54,7 +56,7 @@ pub struct Config {
     /// The servers that share tables with this one; none when left out.
     pub nodes: Option<Nodes>,
     /// Ordered stores by name.
-    pub ordered: BTreeMap<String, ordered::Section>,
+    pub ordered: Stores,
     /// Models by name.
     pub models: BTreeMap<String, ModelSection>,
     /// The library that ONNX models run on.
@@ -273,7 +275,7 @@ impl Config {
         }
         Sections {
             features,
-            ordered: self.ordered.clone(),
+            ordered: BTreeMap::clone(&self.ordered),
             models: self.models.clone(),
             onnxruntime: self.onnxruntime.clone(),
             pipelines: self.pipelines.clone(),

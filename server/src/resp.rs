@@ -1,7 +1,7 @@
-//! The listeners of RESP, and what their connections know of the tables.
+//! The listeners of RESP, and what their connections know of the tables and stores.
 //! Its invariant: each of them speaks RESP alone.
 
-use crate::config::{Config, Listen};
+use crate::config::{Config, Listen, numbered};
 use crate::ports::RESP_PORT;
 use crate::{Bind, Error};
 use millpond_engines_features::{DIM_MAX, RespKeys};
@@ -80,16 +80,19 @@ fn joined_max(limits: Limits) -> u32 {
 
 /// What SELECT knows.
 fn databases(config: &Config) -> Databases {
-    let tables = config.features.iter().filter_map(|(name, section)| {
-        Some(Database {
-            number: section.resp_database?,
-            name: name.clone(),
-            holds: Holds::Table(match section.resp_keys.unwrap_or_default() {
-                RespKeys::Decimal => Keys::Decimal,
-                RespKeys::Raw => Keys::Raw,
-                RespKeys::Text => Keys::Text,
-            }),
-        })
+    let all = numbered(config).into_iter().map(|numbered| Database {
+        number: numbered.number,
+        name: numbered.name.to_owned(),
+        holds: match config.features.get(numbered.name) {
+            Some(table) if numbered.section == "features" => {
+                Holds::Table(match table.resp_keys.unwrap_or_default() {
+                    RespKeys::Decimal => Keys::Decimal,
+                    RespKeys::Raw => Keys::Raw,
+                    RespKeys::Text => Keys::Text,
+                })
+            }
+            _ => Holds::Store,
+        },
     });
-    Databases::new(tables.collect())
+    Databases::new(all.collect())
 }

@@ -8,7 +8,8 @@ use std::process::Command;
 
 const CONFIG: &str = "[server]\nlisten = \"127.0.0.1:0\"\nthreads = 1\n[server.resp]\nlisten = \"127.0.0.1:0\"\n\
                       [admin]\nlisten = \"127.0.0.1:0\"\n[log]\nfile = \"millpond.log\"\n\
-                      [features.films]\npath = \"tables/films\"\nresp_database = 2\n";
+                      [features.films]\npath = \"tables/films\"\nresp_database = 2\n\
+                      [ordered.events]\npath = \"events\"\ndurability = \"logged\"\nresp_database = 0\n";
 
 /// Whether the programs are here; else the test says that it was left out, as cargo prints an ignored one.
 fn are_here(test: &str) -> bool {
@@ -59,6 +60,57 @@ fn redis_cli_reads_tables() {
     assert!(info.contains("db2:keys=100"), "{info}");
     let written = run(&server, "redis-cli", &["-n", "2", "set", "7", "x"]);
     assert!(written.starts_with("READONLY You can't write"), "{written}");
+}
+
+#[test]
+fn redis_cli_uses_a_store() {
+    if !are_here("redis_cli_uses_a_store") {
+        return;
+    }
+    let folder = folder(CONFIG);
+    let server = Millpond::start(folder.path(), &[]);
+    for (words, expected) in [
+        (&["set", "visits", "1", "ex", "100"][..], "OK\n"),
+        (&["incrby", "visits", "41"], "42\n"),
+        (&["--no-raw", "get", "visits"], "\"42\"\n"),
+        (&["lpush", "recent", "a", "b", "c"], "3\n"),
+        (&["ltrim", "recent", "0", "1"], "OK\n"),
+        (&["lrange", "recent", "0", "-1"], "c\nb\n"),
+        (&["--scan", "--pattern", "v*"], "visits\n"),
+        (&["dbsize"], "2\n"),
+        (&["ordered.scan", "a", "s"], "\nrecent\n\n"),
+    ] {
+        assert_eq!(run(&server, "redis-cli", words), expected, "{words:?}");
+    }
+    let keys = run(&server, "redis-cli", &["--bigkeys"]);
+    assert!(keys.contains("recent") && keys.contains("has 2 items"), "{keys}");
+}
+
+#[test]
+fn redis_benchmark_measures_a_store() {
+    if !are_here("redis_benchmark_measures_a_store") {
+        return;
+    }
+    let folder = folder(CONFIG);
+    let server = Millpond::start(folder.path(), &[]);
+    // Lists of many items are written anew with each push: few of those.
+    for (tests, count) in [
+        ("set,get,incr,mset", "4000"),
+        ("lpush", "600"),
+        ("lrange_100", "200"),
+    ] {
+        let words = [
+            "-t", tests, "-n", count, "-r", "100", "-P", "16", "-c", "8", "--csv",
+        ];
+        let said = run(&server, "redis-benchmark", &words);
+        let lines = said.lines().count();
+        assert!(
+            !said.to_lowercase().contains("error") && lines > tests.split(',').count(),
+            "{said}"
+        );
+    }
+    let keys = run(&server, "redis-cli", &["dbsize"]);
+    assert!(keys.trim().parse::<u32>().unwrap() > 50, "{keys}");
 }
 
 #[test]

@@ -8,13 +8,17 @@ mod connection;
 mod describe;
 mod info;
 mod keys;
+mod multi;
 mod scan;
+pub(crate) mod store;
 mod table;
 
+pub(crate) use multi::Queued;
 pub(crate) use table::ROWS;
 
 use crate::RespOptions;
-use crate::databases::{Database, Holds};
+use crate::again::Again;
+use crate::databases::{Database, Databases, Holds};
 use crate::form::Form;
 use crate::state::{Scanned, State};
 use millpond_calls::access::Login;
@@ -24,6 +28,7 @@ use millpond_wire_payload::{Payload, Read};
 use millpond_wire_schema::Status;
 use std::cell::OnceCell;
 use std::sync::Arc;
+use store::{Compile, Parts};
 
 /// Bytes of the longest name.
 const NAME_BYTES_MAX: usize = 16;
@@ -41,8 +46,6 @@ pub(crate) struct Row {
     pub(crate) group: &'static str,
     pub(crate) summary: &'static str,
     pub(crate) run: Run,
-    /// Takes the next command of this row into the call of the one before, where their answers can be told apart.
-    pub(crate) join: Option<Join>,
 }
 
 /// What answers a command.
@@ -52,19 +55,32 @@ pub(crate) enum Run {
     /// A method, whatever database is selected.
     Call(Ask),
     /// A method by what the selected database holds. A kind without one does not have the command.
-    Keys(&'static [(Kind, Ask)]),
+    Keys(&'static [Served]),
+    /// What was queued behind MULTI.
+    Exec,
+}
+
+/// How a command is served on what a database holds: by a call of its own, by operations of a batch that others share, or by either.
+pub(crate) struct Served {
+    pub(crate) kind: Kind,
+    pub(crate) ask: Option<Ask>,
+    /// Takes the next command of this row into the call of the one before, where their answers can be told apart.
+    pub(crate) join: Option<Join>,
+    pub(crate) compile: Option<Compile>,
 }
 
 /// What a database can hold, without how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Table,
+    Store,
 }
 
 impl Kind {
     fn of(holds: Holds) -> Kind {
         match holds {
             Holds::Table(_) => Kind::Table,
+            Holds::Store => Kind::Store,
         }
     }
 }
@@ -94,13 +110,14 @@ pub(crate) struct Here<'h> {
 }
 
 impl Here<'_> {
-    fn reply<'o>(&self, out: &'o mut Vec<u8>) -> RespReply<'o> {
+    pub(crate) fn reply<'o>(&self, out: &'o mut Vec<u8>) -> RespReply<'o> {
         RespReply::new(out, self.state.version)
     }
 }
 
 /// What a call is made of.
 pub(crate) struct Asking<'a> {
+    pub(crate) databases: &'static Databases,
     /// What is selected, if that number holds something.
     pub(crate) database: Option<&'static Database>,
     /// The map of the call, empty at first.
@@ -126,10 +143,14 @@ pub(crate) struct Asked {
     pub(crate) text: Option<Arc<[u8]>>,
     /// Where SCAN keeps what it is answered.
     pub(crate) scanned: Option<Arc<Scanned>>,
+    /// The commands of a store's batch.
+    pub(crate) parts: Parts,
+    /// Where they are kept, if they may go again one by one.
+    pub(crate) again: Option<Arc<Again>>,
 }
 
 impl Asked {
-    fn of(method: &'static str, write: Write) -> Asked {
+    pub(crate) fn of(method: &'static str, write: Write) -> Asked {
         Asked {
             method,
             write,
@@ -137,6 +158,8 @@ impl Asked {
             count: 1,
             text: None,
             scanned: None,
+            parts: Parts::None,
+            again: None,
         }
     }
 }
@@ -156,27 +179,33 @@ impl Row {
         self.flags.contains(&"write")
     }
 
-    /// What asks for it in a database that holds that.
+    /// How it is served in a database that holds that.
     #[inline]
-    pub(crate) fn ask_of(&self, holds: Holds) -> Option<Ask> {
-        let Run::Keys(by_kind) = &self.run else {
+    pub(crate) fn served(&self, holds: Holds) -> Option<&'static Served> {
+        let Run::Keys(by_kind) = self.run else {
             return None;
         };
         let kind = Kind::of(holds);
-        by_kind.iter().find(|(of, _)| *of == kind).map(|(_, ask)| *ask)
+        by_kind.iter().find(|served| served.kind == kind)
     }
 
-    /// What to answer in a database that does not have it.
-    pub(crate) fn not_served(&self, database: &Database) -> String {
+    /// Whether it is of those that a transaction is made of, and not queued.
+    pub(crate) fn is_of_transactions(&self) -> bool {
+        ["multi", "exec", "discard", "quit", "reset"].contains(&self.name)
+    }
+
+    /// What to answer in a database that does not have it; a store does not know such a command.
+    pub(crate) fn not_served(&self, database: &Database) -> Option<String> {
         let Database { number, name, holds } = database;
-        match self.writes() {
-            true => format!(
+        match (holds, self.writes()) {
+            (Holds::Store, _) => None,
+            (Holds::Table(_), true) => Some(format!(
                 "READONLY You can't write against a read only replica: DB {number} is {holds} '{name}'"
-            ),
-            false => format!(
+            )),
+            (Holds::Table(_), false) => Some(format!(
                 "ERR command '{}' is not served in DB {number}, which is {holds} '{name}'",
                 self.name
-            ),
+            )),
         }
     }
 }
@@ -215,6 +244,7 @@ const SYNTAX: &str = "ERR syntax error";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::databases::Keys;
 
     #[test]
     fn rows_stand_in_order_and_are_found_in_any_case() {
@@ -223,7 +253,8 @@ mod tests {
             assert!(row.name.len() <= NAME_BYTES_MAX, "{}", row.name);
             let found = find(row.name.to_ascii_uppercase().as_bytes());
             assert_eq!(found.map(|found| found.name), Some(row.name));
-            assert_eq!(row.writes(), matches!(row.run, Run::Keys([])), "{}", row.name);
+            let of_table = row.served(Holds::Table(Keys::Decimal)).is_some();
+            assert!(!row.writes() || !of_table, "{}", row.name);
         }
         assert!(find(b"getx").is_none() && find(b"").is_none() && find(&[b'g'; 100]).is_none());
     }

@@ -2,6 +2,7 @@
 //!
 //! It asks no engine. Its invariant: a key means one row, or it is refused with how it is written.
 
+use crate::cursors::Cursors;
 use std::fmt;
 
 /// One number, and what it holds.
@@ -9,7 +10,7 @@ use std::fmt;
 pub struct Database {
     /// What SELECT calls it by.
     pub number: u32,
-    /// What calls name it by: a table of `[features]`.
+    /// What calls name it by: a table of `[features]`, or a store of `[ordered]`.
     pub name: String,
     /// What it is.
     pub holds: Holds,
@@ -20,6 +21,8 @@ pub struct Database {
 pub enum Holds {
     /// A feature table, whose keys are written so.
     Table(Keys),
+    /// An ordered store, whose keys are any bytes.
+    Store,
 }
 
 /// How the keys of a table are written.
@@ -34,25 +37,36 @@ pub enum Keys {
 }
 
 /// All databases, in the order of their numbers.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Databases(Vec<Database>);
+#[derive(Debug, Default)]
+pub struct Databases {
+    all: Vec<Database>,
+    cursors: Cursors,
+}
 
 impl Databases {
     /// These, whose numbers differ.
     pub fn new(mut databases: Vec<Database>) -> Databases {
         databases.sort_by_key(|database| database.number);
-        Databases(databases)
+        Databases {
+            all: databases,
+            cursors: Cursors::default(),
+        }
+    }
+
+    /// The cursors of scans of stores.
+    pub(crate) fn cursors(&self) -> &Cursors {
+        &self.cursors
     }
 
     /// All of them.
     pub fn all(&self) -> impl Iterator<Item = &Database> {
-        self.0.iter()
+        self.all.iter()
     }
 
     /// The database of a number.
     #[inline]
     pub fn find(&self, number: u32) -> Option<&Database> {
-        self.0.iter().find(|database| database.number == number)
+        self.all.iter().find(|database| database.number == number)
     }
 
     /// The same.
@@ -67,12 +81,25 @@ impl Databases {
     #[cold]
     fn nothing(&self, number: u32) -> String {
         let numbers: Vec<String> = self
-            .0
+            .all
             .iter()
             .map(|database| database.number.to_string())
             .collect();
         let numbers = numbers.join(", ");
-        format!("ERR DB {number} holds nothing here; SELECT one of {numbers} (resp_database of a table)")
+        format!(
+            "ERR DB {number} holds nothing here; SELECT one of {numbers} (resp_database of a table or a store)"
+        )
+    }
+}
+
+impl Database {
+    /// How the keys of its table are written, if it is one.
+    #[inline]
+    pub(crate) fn table_keys(&self) -> Option<Keys> {
+        match self.holds {
+            Holds::Table(keys) => Some(keys),
+            Holds::Store => None,
+        }
     }
 }
 
@@ -135,6 +162,7 @@ impl fmt::Display for Holds {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Holds::Table(_) => out.write_str("feature table"),
+            Holds::Store => out.write_str("ordered store"),
         }
     }
 }
@@ -185,7 +213,10 @@ mod tests {
         let refused = databases.get(0).map(|_| ());
         assert_eq!(
             refused,
-            Err("ERR DB 0 holds nothing here; SELECT one of 2, 7 (resp_database of a table)".to_owned())
+            Err(
+                "ERR DB 0 holds nothing here; SELECT one of 2, 7 (resp_database of a table or a store)"
+                    .to_owned()
+            )
         );
     }
 }

@@ -1,13 +1,15 @@
 //! Outcomes as replies: an answer's map in the form of its command, an error in Redis's words.
 //!
-//! Its invariant: a call that stands for several commands has as many replies, whatever becomes of it.
+//! Its invariant: a call that stands for several commands has as many replies, whatever becomes of it; or none, and they go again.
 
 use crate::commands::Asked;
-use crate::databases::{Database, Databases};
+use crate::commands::store::{error_text as store_error_text, goes_again, refused};
+use crate::databases::{Database, Databases, Holds};
 use millpond_fronts_answer as answer;
 use millpond_wire_frame::{Encoding, RespReply, RespVersion};
 use millpond_wire_payload::Payload;
-use millpond_wire_schema::{Code, Status};
+use millpond_wire_schema::{Code, Method as _, OrderedClear, Status};
+use std::borrow::Cow;
 use std::cell::Cell;
 
 /// Bytes of an answer's map that a thread keeps space for.
@@ -41,6 +43,9 @@ impl answer::Form for Form {
     }
 
     fn finish(self, out: &mut Vec<u8>, map: &mut Vec<u8>) {
+        if let Some(again) = &self.asked.again {
+            again.settle();
+        }
         let start = out.len();
         let payload = Payload::new(Encoding::Msgpack, map);
         let mut reply = RespReply::new(out, self.version);
@@ -58,8 +63,23 @@ impl answer::Form for Form {
     }
 
     fn error(self, out: &mut Vec<u8>, status: &Status) {
-        let text = error_text(status, self.with_token);
+        if let Some(again) = &self.asked.again {
+            if goes_again(status) {
+                return again.refuse();
+            }
+            again.settle();
+        }
         let mut reply = RespReply::new(out, self.version);
+        let is_store = self
+            .database
+            .is_some_and(|database| database.holds == Holds::Store);
+        if is_store && refused(&self.asked.parts, status, &mut reply) {
+            return;
+        }
+        let known = is_store.then(|| store_error_text(status)).flatten();
+        // What a token opens alone is nothing that a client would log in for.
+        let with_token = self.with_token || self.asked.method == OrderedClear::NAME;
+        let text = known.map_or_else(|| error_text(status, with_token).into(), Cow::Borrowed);
         for _ in 0..self.asked.answers {
             reply.error(&text);
         }

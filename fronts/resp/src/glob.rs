@@ -34,6 +34,25 @@ pub(crate) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
+/// What every text begins with that a pattern means.
+pub(crate) fn literal(pattern: &[u8]) -> Vec<u8> {
+    let mut literal = Vec::with_capacity(pattern.len());
+    let mut rest = pattern;
+    loop {
+        rest = match rest {
+            [] | [b'*' | b'?' | b'[', ..] => return literal,
+            [b'\\', escaped, rest @ ..] => {
+                literal.push(*escaped);
+                rest
+            }
+            [byte, rest @ ..] => {
+                literal.push(*byte);
+                rest
+            }
+        };
+    }
+}
+
 /// Whether the front of a pattern means a byte: its length.
 fn takes(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
@@ -81,6 +100,21 @@ fn class(pattern: &[u8], byte: u8) -> (bool, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_literal_begins_whatever_is_meant() {
+        let check = |pattern: &str, expected: &str| {
+            assert_eq!(literal(pattern.as_bytes()), expected.as_bytes(), "{pattern}");
+        };
+        check("", "");
+        check("*", "");
+        check("user:*", "user:");
+        check("user", "user");
+        check("u?er", "u");
+        check("[u]ser", "");
+        check("a\\*b*", "a*b");
+        check("a\\", "a\\");
+    }
 
     #[test]
     fn patterns_mean_what_they_mean_to_redis() {

@@ -1,11 +1,14 @@
 //! RESP2 and RESP3, the protocol of Redis: each command is a call of a method, or answered by its connection.
 //!
 //! A command is a row of one table ([`commands`]). What numbers SELECT knows, and what each holds, the server says as
-//! [`Databases`]. It knows no socket and no engine. Its invariants: commands of a connection take effect, and are answered, in
+//! [`Databases`]. Commands of an ordered store that follow each other share a batch. It knows no socket and no engine. Its invariants: commands of a connection take effect, and are answered, in
 //! their order; and what a web page can send a loopback port ends its connection.
 //! Source: redis.io/docs/latest/develop/reference/protocol-spec, redis.io/docs/latest/commands.
 
+mod again;
+mod calls;
 mod commands;
+mod cursors;
 mod databases;
 mod form;
 mod glob;
@@ -14,14 +17,12 @@ mod state;
 pub use databases::{Database, Databases, Holds, Keys};
 pub use state::STATE_BYTES;
 
-use commands::{Asked, Here, Row, Run, find};
-use form::Form;
-use millpond_calls::{Call, Service};
-use millpond_fronts_answer::{Serving, serve};
+use again::Again;
+use commands::find;
+use millpond_calls::Service;
+use millpond_fronts_answer::Serving;
 use millpond_net::{Front, Match, Received, Session, Turn, limited};
-use millpond_wire_frame::{
-    Encoding, Limits, Parsed, RespCommand, RespReply, RespWords, parse_resp, parse_resp_on,
-};
+use millpond_wire_frame::{Limits, Parsed, RespCommand, RespReply, RespWords, parse_resp, parse_resp_on};
 use state::State;
 use std::sync::Arc;
 
@@ -54,6 +55,8 @@ pub fn front<S: Service>(options: RespOptions) -> Front<Serving<S>> {
         Match::Yes(Box::new(Commands {
             options: Arc::clone(&options),
             state: State::default(),
+            again: None,
+            left: Left::default(),
         }))
     })
 }
@@ -62,10 +65,25 @@ pub fn front<S: Service>(options: RespOptions) -> Front<Serving<S>> {
 struct Commands {
     options: Arc<RespOptions>,
     state: State,
+    /// Those of the last call that several shared.
+    again: Option<Arc<Again>>,
+    left: Left,
+}
+
+/// Commands that go one by one, because the call that they shared was refused.
+#[derive(Default)]
+struct Left {
+    bytes: Vec<u8>,
+    /// Where the next one begins.
+    at: usize,
 }
 
 impl<S: Service> Session<Serving<S>> for Commands {
     fn receive(&mut self, local: &Serving<S>, turn: &mut Turn<'_>, input: &[u8]) -> Received<Serving<S>> {
+        if self.has_left() {
+            self.serve_left(local, turn);
+            return Received::Served(0);
+        }
         let (command, len) = match parse_resp_on(input, self.options.limits, &mut self.state.parsed) {
             Ok(Parsed::Whole { message, len }) => (message, len),
             Ok(Parsed::Partial { needed }) => return Received::More(needed),
@@ -75,35 +93,32 @@ impl<S: Service> Session<Serving<S>> for Commands {
                 return Received::Malformed;
             }
         };
-        let mut words = command.words();
-        let Some(name) = words.next() else {
-            return Received::Served(len);
-        };
+        let name = command.words().next().unwrap_or_default();
         if name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:") {
             // A page of any site can have a browser send a form here: what follows its head would be commands.
             limited!(warn, turn.counters().quiet, WEB_PAGE, [peer = %turn.peer()], "connection closed: HTTP on the RESP port");
             return Received::Malformed;
         }
-        match find(name) {
-            None => {
-                let text = unknown(name, words);
-                self.fail(turn, &text);
-            }
-            Some(row) if !row.takes(command.len()) => {
-                let text = format!("ERR wrong number of arguments for '{}' command", row.name);
-                self.fail(turn, &text);
-            }
-            Some(row) => {
-                let behind = self.run(local, turn, row, &command, input.get(len..).unwrap_or_default());
-                return Received::Served(len + behind);
-            }
-        }
-        Received::Served(len)
+        Received::Served(len + self.serve(local, turn, &command, input.split_at(len)))
     }
 
     fn is_full(&self, in_flight: usize) -> bool {
         // The next command may depend on this one.
         in_flight > 0
+    }
+
+    fn resumes(&self, in_flight: usize) -> bool {
+        in_flight == 0 && self.has_left()
+    }
+
+    fn resume(&mut self, local: &Serving<S>, turn: &mut Turn<'_>) {
+        self.serve_left(local, turn);
+    }
+
+    fn held_bytes(&self) -> usize {
+        let again = self.again.as_ref().map_or(0, |again| again.held_bytes());
+        let queued = self.state.queued.as_ref();
+        self.left.bytes.capacity() + again + queued.map_or(0, |queued| queued.held_bytes())
     }
 
     fn refuse(&mut self, turn: &mut Turn<'_>, _: &[u8], why: &str) {
@@ -122,161 +137,57 @@ impl Commands {
         turn.finish(start);
     }
 
-    /// Runs a command; returns the bytes of those behind it that its call has answered too.
-    fn run<S: Service>(
+    /// The same for a command that a transaction may not miss.
+    fn spoil(&mut self, turn: &mut Turn<'_>, text: &str) {
+        if let Some(queued) = &mut self.state.queued {
+            queued.spoil();
+        }
+        self.fail(turn, text);
+    }
+
+    /// Whether commands are to go one by one.
+    fn has_left(&self) -> bool {
+        !self.left.bytes.is_empty() || self.again.as_ref().is_some_and(|again| again.is_due())
+    }
+
+    /// Serves the next one of them.
+    fn serve_left<S: Service>(&mut self, local: &Serving<S>, turn: &mut Turn<'_>) {
+        if let Some(bytes) = self.again.as_ref().and_then(|again| again.take()) {
+            self.left = Left { bytes, at: 0 };
+        }
+        let left = std::mem::take(&mut self.left);
+        let rest = left.bytes.get(left.at..).unwrap_or_default();
+        if let Ok(Parsed::Whole { message, len }) = parse_resp(rest, self.options.limits) {
+            let alone = rest.get(..len).unwrap_or_default();
+            self.serve(local, turn, &message, (alone, &[]));
+            let at = left.at + len;
+            if at < left.bytes.len() {
+                self.left = Left { at, ..left };
+            }
+        }
+    }
+
+    /// Serves a command, given its bytes and those behind it; returns how many of these were commands that it has answered too.
+    fn serve<S: Service>(
         &mut self,
         local: &Serving<S>,
         turn: &mut Turn<'_>,
-        row: &'static Row,
         command: &RespCommand<'_>,
-        behind: &[u8],
+        bytes: (&[u8], &[u8]),
     ) -> usize {
-        if !matches!(row.run, Run::Keys(_)) && command.len() > WORDS_MAX {
-            let text = format!(
-                "ERR '{}' has {} words; at most {WORDS_MAX} are read",
-                row.name,
-                command.len()
-            );
-            self.fail(turn, &text);
-            return 0;
-        }
         let mut words = command.words();
-        words.next();
-        let ask = match &row.run {
-            Run::Here(answer) => {
-                self.answer_here(local, turn, *answer, words);
-                return 0;
-            }
-            Run::Call(ask) => *ask,
-            Run::Keys(_) => match self.options.databases.get(self.state.database) {
-                Err(text) => {
-                    self.fail(turn, &text);
-                    return 0;
-                }
-                Ok(database) => match row.ask_of(database.holds) {
-                    Some(ask) => ask,
-                    None => {
-                        self.fail(turn, &row.not_served(database));
-                        return 0;
-                    }
-                },
-            },
+        let Some(name) = words.next() else {
+            return 0;
         };
-        let mut payload = std::mem::take(turn.scratch);
-        payload.clear();
-        let used = self.call(local, turn, row, ask, words, behind, &mut payload);
-        *turn.scratch = payload;
-        used
-    }
-
-    /// Makes the one call of a command, or of several in a row.
-    #[expect(clippy::too_many_arguments, reason = "each is of another owner")]
-    fn call<S: Service>(
-        &mut self,
-        local: &Serving<S>,
-        turn: &mut Turn<'_>,
-        row: &'static Row,
-        ask: commands::Ask,
-        words: RespWords<'_>,
-        behind: &[u8],
-        payload: &mut Vec<u8>,
-    ) -> usize {
-        let databases = self.options.databases;
-        let mut asking = commands::Asking {
-            database: databases.find(self.state.database),
-            payload,
-            block: 0,
-            keys: 0,
-            scanned: &self.state.scanned,
-        };
-        let mut asked = match ask(&mut asking, words) {
-            Ok(asked) => asked,
-            Err(text) => {
-                self.fail(turn, &text);
-                return 0;
+        match find(name) {
+            None => self.spoil(turn, &unknown(name, words)),
+            Some(row) if !row.takes(command.len()) => {
+                let text = format!("ERR wrong number of arguments for '{}' command", row.name);
+                self.spoil(turn, &text);
             }
-        };
-        let used = match row.join {
-            Some(join) => self.join(row, join, &mut asking, &mut asked, behind),
-            None => 0,
-        };
-        let form = Form {
-            version: self.state.version,
-            with_token: self.state.token.is_some(),
-            database: asking.database,
-            databases,
-            server_version: self.options.version,
-            asked,
-        };
-        let payload = &*asking.payload;
-        let mut call: Call<'_> = local.call(turn, form.asked.method, Encoding::Msgpack, payload);
-        call.meta.token = self.state.token.as_deref();
-        serve(turn, form, None, |reply| local.service.call(&call, reply));
-        used
-    }
-
-    /// Takes commands of the same row behind one into its call, as long as they are whole and mean one key more each.
-    fn join(
-        &self,
-        row: &'static Row,
-        join: commands::Join,
-        asking: &mut commands::Asking<'_>,
-        asked: &mut Asked,
-        behind: &[u8],
-    ) -> usize {
-        let mut used = 0;
-        while asked.answers < self.options.joined_max {
-            let rest = behind.get(used..).unwrap_or_default();
-            if rest.is_empty() {
-                break;
-            }
-            let Ok(Parsed::Whole { message, len }) = parse_resp(rest, self.options.limits) else {
-                break;
-            };
-            let mut words = message.words();
-            let name = words.next().unwrap_or_default();
-            if !name.eq_ignore_ascii_case(row.name.as_bytes()) || !row.takes(message.len()) {
-                break;
-            }
-            if !join(asking, words) {
-                break;
-            }
-            asked.answers += 1;
-            used += len;
+            Some(row) => return self.run(local, turn, row, command, bytes),
         }
-        used
-    }
-
-    /// Has the connection answer a command itself.
-    fn answer_here<S: Service>(
-        &mut self,
-        local: &Serving<S>,
-        turn: &mut Turn<'_>,
-        answer: commands::Answer,
-        words: RespWords<'_>,
-    ) {
-        if let Some(why) = turn.over_limit() {
-            return self.fail(turn, &format!("OVERLOADED {why}"));
-        }
-        let peer = turn.peer();
-        if let Err(status) = local.service.admits(peer.0.into()) {
-            return self.fail(turn, &format!("NOPERM {}", status.ex));
-        }
-        let mut here = Here {
-            state: &mut self.state,
-            options: &self.options,
-            login: &|group, token| local.service.login(peer.0.into(), group, token),
-            peer,
-            connection: turn.connection(),
-            ends: false,
-        };
-        let start = turn.out().len();
-        answer(&mut here, words, turn.out());
-        let ends = here.ends;
-        turn.finish(start);
-        if ends {
-            turn.close();
-        }
+        0
     }
 }
 

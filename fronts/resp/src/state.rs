@@ -1,6 +1,8 @@
 //! What a connection keeps between its commands.
 //! Its invariant: the texts of a client are bounded, and no log shows its token.
 
+use crate::again::Again;
+use crate::commands::Queued;
 use millpond_wire_frame::{RespProgress, RespVersion};
 use millpond_wire_schema::features_scan::Cursor;
 use std::cell::OnceCell;
@@ -11,9 +13,11 @@ pub(crate) const NAME_BYTES_MAX: usize = 128;
 /// Bytes of a token.
 pub(crate) const TOKEN_BYTES_MAX: usize = 1024;
 
-/// Bytes of a connection's state at most, its texts included.
+/// Bytes of a connection's state at most, its texts included. What a transaction and a call of several commands hold beside it is counted
+/// with requests that are not whole.
 pub const STATE_BYTES: u64 =
-    (size_of::<State>() + size_of::<Scanned>() + 3 * NAME_BYTES_MAX + TOKEN_BYTES_MAX) as u64;
+    (size_of::<State>() + size_of::<Scanned>() + size_of::<Again>() + 3 * NAME_BYTES_MAX + TOKEN_BYTES_MAX)
+        as u64;
 
 /// What HELLO, SELECT, AUTH and CLIENT have set on a connection.
 #[derive(Default)]
@@ -28,6 +32,8 @@ pub(crate) struct State {
     pub(crate) parsed: RespProgress,
     /// Made by the first SCAN.
     pub(crate) scanned: OnceCell<Arc<Scanned>>,
+    /// What MULTI has begun.
+    pub(crate) queued: Option<Box<Queued>>,
     /// CLIENT SETNAME.
     pub(crate) name: Box<str>,
     /// CLIENT SETINFO lib-name and lib-ver.

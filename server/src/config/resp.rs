@@ -1,5 +1,5 @@
-//! `[server.resp]`: the port where clients of Redis read feature tables.
-//! It opens nothing. Its invariant: a section that passes [`check`] serves at least one table, each under a number of its own.
+//! `[server.resp]`: the port where clients of Redis read feature tables, and read and write ordered stores.
+//! It opens nothing. Its invariant: a section that passes [`check`] serves at least one of them, each under a number of its own.
 
 use super::{Config, Listen, address};
 use serde::Deserialize;
@@ -45,29 +45,77 @@ impl Resp {
     }
 }
 
+/// The number of the store that `default_store` names, where its section says none and nothing else has it.
+const DEFAULT_STORES: u32 = 0;
+
+/// A table or a store that has a number.
+pub(crate) struct Numbered<'c> {
+    /// The section that gives it the number: "features" or "ordered".
+    pub(crate) section: &'static str,
+    pub(crate) name: &'c str,
+    pub(crate) number: u32,
+}
+
+/// What has a number for SELECT.
+pub(crate) fn numbered(config: &Config) -> Vec<Numbered<'_>> {
+    let tables = config.features.iter().filter_map(|(name, table)| {
+        Some(Numbered {
+            section: "features",
+            name,
+            number: table.resp_database?,
+        })
+    });
+    let stores = config.ordered.keys().filter_map(|name| {
+        Some(Numbered {
+            section: "ordered",
+            name,
+            number: config.ordered.resp_database(name)?,
+        })
+    });
+    let mut numbered: Vec<Numbered<'_>> = tables.chain(stores).collect();
+    let default = config.default_store.as_deref();
+    let default = default.filter(|name| config.ordered.resp_database(name).is_none());
+    if let Some(name) = default
+        && numbered.iter().all(|other| other.number != DEFAULT_STORES)
+    {
+        numbered.push(Numbered {
+            section: "ordered",
+            name,
+            number: DEFAULT_STORES,
+        });
+    }
+    numbered
+}
+
 pub(super) fn check(config: &Config) -> Result<(), String> {
-    let mut numbered: BTreeMap<u32, &str> = BTreeMap::new();
-    for (name, section) in &config.features {
-        let Some(number) = section.resp_database else {
-            continue;
-        };
-        if let Some(other) = numbered.insert(number, name) {
+    let mut found: BTreeMap<u32, Numbered<'_>> = BTreeMap::new();
+    for one in numbered(config) {
+        let Numbered {
+            section,
+            name,
+            number,
+        } = one;
+        let is_said = section == "features" || config.ordered.resp_database(name).is_some();
+        if config.server.resp.is_none() && is_said {
             return Err(format!(
-                "features.{other}.resp_database and features.{name}.resp_database are both {number}; give each a number of its own"
+                "{section}.{name}.resp_database says nothing without a RESP port; write a section [server.resp]"
             ));
         }
-        if config.server.resp.is_none() {
+        if let Some(other) = found.insert(number, one) {
             return Err(format!(
-                "features.{name}.resp_database says nothing without a RESP port; write a section [server.resp]"
+                "{}.{}.resp_database and {section}.{name}.resp_database are both {number}; give each a number of its own",
+                other.section, other.name
             ));
         }
     }
     let Some(resp) = &config.server.resp else {
         return Ok(());
     };
-    if numbered.is_empty() {
+    if found.is_empty() {
         return Err(
-            "server.resp serves nothing: no table has a number for SELECT; give one features.NAME.resp_database = 0".into(),
+            "server.resp serves nothing: no table and no store has a number for SELECT; give one features.NAME.resp_database = 0 or \
+             ordered.NAME.resp_database = 0"
+                .into(),
         );
     }
     if resp.tls_listen.is_some() && config.server.tls.is_none() {
@@ -99,6 +147,26 @@ mod tests {
     }
 
     #[test]
+    fn number_0_is_the_default_stores_where_nothing_else_has_it() {
+        let check = |text: &str, expected: &[(u32, &str)]| {
+            let config = toml::from_str(text).unwrap();
+            let found = super::numbered(&config);
+            let found: Vec<_> = found.iter().map(|one| (one.number, one.name)).collect();
+            assert_eq!(found, expected, "{text}");
+        };
+        const STORE: &str = "[ordered.s]\ndurability = \"memory\"\n";
+        check(STORE, &[]);
+        check(&format!("{STORE}resp_database = 4"), &[(4, "s")]);
+        check(&format!("default_store = \"s\"\n{STORE}"), &[(0, "s")]);
+        check(
+            &format!("default_store = \"s\"\n{STORE}resp_database = 4"),
+            &[(4, "s")],
+        );
+        let table = "[features.t]\npath = \"t\"\nresp_database = 0";
+        check(&format!("default_store = \"s\"\n{STORE}{table}"), &[(0, "t")]);
+    }
+
+    #[test]
     fn a_port_serves_tables_each_under_a_number_of_its_own() {
         const ONE: &str = "[features.a]\npath = \"t\"\nresp_database = 3\n";
         let with = |more: &str| format!("{ONE}{more}");
@@ -113,6 +181,14 @@ mod tests {
         check(
             &with("[features.b]\npath = \"t\"\nresp_database = 3\n[server.resp]\n"),
             Err("features.a.resp_database and features.b.resp_database are both 3"),
+        );
+        check(
+            &with("[ordered.s]\npath = \"s\"\nresp_database = 3\n[server.resp]\n"),
+            Err("features.a.resp_database and ordered.s.resp_database are both 3"),
+        );
+        check(
+            "[ordered.s]\npath = \"s\"\nresp_database = 3\n",
+            Err("ordered.s.resp_database says nothing without a RESP port"),
         );
         check(
             &with("[features.b]\npath = \"t\"\nresp_keys = \"raw\"\n[server.resp]\n"),

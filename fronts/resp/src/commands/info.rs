@@ -2,6 +2,7 @@
 //! Its invariant: it names no file and no peer.
 
 use super::{Asked, Asking, lower};
+use crate::databases::Holds;
 use crate::form::Form;
 use millpond_wire_frame::{Encoding, RespWords};
 use millpond_wire_payload::{Encoder, Map, Payload, Read, Value};
@@ -72,15 +73,24 @@ fn replication(_: &Map<'_>, _: &Form, text: &mut String) {
 }
 
 fn keyspace(infos: &Map<'_>, form: &Form, text: &mut String) {
-    let Some(Value::Map(tables)) = infos.get("features") else {
-        return;
-    };
     for database in form.databases.all() {
-        if let Some(Value::Map(table)) = tables.get(&database.name) {
-            let keys = number(table, "rows");
-            let name = format!("db{}", database.number);
-            line(text, &name, &format!("keys={keys},expires=0,avg_ttl=0"));
-        }
+        let (group, keys) = match database.holds {
+            Holds::Table(_) => ("features", "rows"),
+            Holds::Store => ("ordered", "keys"),
+        };
+        let Some(Value::Map(group)) = infos.get(group) else {
+            continue;
+        };
+        let Some(Value::Map(held)) = group.get(&database.name) else {
+            continue;
+        };
+        let (name, keys) = (format!("db{}", database.number), number(held, keys));
+        // How many keys of a store expire, and when, is not counted here.
+        let value = match database.holds {
+            Holds::Table(_) => format!("keys={keys},expires=0,avg_ttl=0"),
+            Holds::Store => format!("keys={keys},avg_ttl=0"),
+        };
+        line(text, &name, &value);
     }
 }
 

@@ -4,7 +4,7 @@
 //! it is no answer.
 
 use super::{Asked, Asking, Write};
-use crate::databases::{Database, Holds, Keys};
+use crate::databases::{Database, Keys};
 use crate::form::Form;
 use millpond_wire_frame::{Encoding, RespReply, RespWords};
 use millpond_wire_payload::{Encoder, Payload, PayloadError, Read, Token};
@@ -52,17 +52,24 @@ pub(super) fn kind(asking: &mut Asking<'_>, words: RespWords<'_>) -> Result<Aske
 
 /// Adds the key of a further GET.
 pub(super) fn join(asking: &mut Asking<'_>, words: RespWords<'_>) -> bool {
-    let Some(database) = asking.database else {
+    let Some((database, keys)) = table(asking) else {
         return false;
     };
-    let (bytes, keys) = (asking.payload.len(), asking.keys);
-    let pushed = push(asking, database, words).is_ok();
+    let before = (asking.payload.len(), asking.keys);
+    let pushed = push(asking, &database.name, keys, words).is_ok();
     if !pushed {
-        asking.payload.truncate(bytes);
-        asking.keys = keys;
+        asking.payload.truncate(before.0);
+        asking.keys = before.1;
     }
-    set_length(asking, database);
+    set_length(asking, keys);
     pushed
+}
+
+/// The table that is selected, and how its keys are written.
+#[inline]
+fn table(asking: &Asking<'_>) -> Option<(&'static Database, Keys)> {
+    let database = asking.database?;
+    Some((database, database.table_keys()?))
 }
 
 /// A lookup of the keys that the words are, whose rows come as `row_type` says.
@@ -72,10 +79,9 @@ fn look_up(
     row_type: RowType,
     write: Write,
 ) -> Result<Asked, String> {
-    let Some(database) = asking.database else {
-        return Err("ERR nothing is selected".to_owned());
+    let Some((database, keys)) = table(asking) else {
+        return Err("ERR no table is selected".to_owned());
     };
-    let Holds::Table(keys) = database.holds;
     let mut out = Encoder::new(asking.payload, Encoding::Msgpack, false);
     out.begin_map(3);
     out.key("table");
@@ -93,21 +99,20 @@ fn look_up(
         }
     }
     (asking.block, asking.keys) = (asking.payload.len(), 0);
-    push(asking, database, words)?;
-    set_length(asking, database);
+    push(asking, &database.name, keys, words)?;
+    set_length(asking, keys);
     Ok(Asked {
         count: asking.keys,
         ..Asked::of(FeaturesLookup::NAME, write)
     })
 }
 
-fn push(asking: &mut Asking<'_>, database: &Database, words: RespWords<'_>) -> Result<(), String> {
-    let Holds::Table(keys) = database.holds;
+fn push(asking: &mut Asking<'_>, table: &str, keys: Keys, words: RespWords<'_>) -> Result<(), String> {
     for word in words {
         if keys == Keys::Text {
             Encoder::new(asking.payload, Encoding::Msgpack, false).bytes(word);
         } else {
-            let key = keys.read(&database.name, word)?;
+            let key = keys.read(table, word)?;
             asking.payload.extend_from_slice(&key.to_le_bytes());
         }
         asking.keys += 1;
@@ -116,8 +121,7 @@ fn push(asking: &mut Asking<'_>, database: &Database, words: RespWords<'_>) -> R
 }
 
 /// Says how long the block of keys is that ends the map: the bytes of numbers, or how many texts there are.
-fn set_length(asking: &mut Asking<'_>, database: &Database) {
-    let Holds::Table(keys) = database.holds;
+fn set_length(asking: &mut Asking<'_>, keys: Keys) {
     let length = match keys {
         Keys::Decimal | Keys::Raw => asking.payload.len() - asking.block,
         Keys::Text => asking.keys,

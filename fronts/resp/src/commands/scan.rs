@@ -38,35 +38,38 @@ pub(super) fn scan(asking: &mut Asking<'_>, mut words: RespWords<'_>) -> Result<
         .and_then(|word| std::str::from_utf8(word).ok()?.parse().ok());
     let cursor: u64 = cursor.ok_or("ERR invalid cursor")?;
     let options = Options::read(words)?;
+    let is_string = options.kind.is_none_or(|kind| kind.eq_ignore_ascii_case(TYPE));
     let scanned = Arc::clone(asking.scanned.get_or_init(Arc::default));
     let number = asking.database.map_or(0, |database| database.number);
     let cursor = (cursor > 0).then(|| match scanned.of(number, cursor) {
         Some(whole) => whole.to_bytes(),
         None => cursor.to_le_bytes().to_vec(),
     });
-    ask(asking, cursor, options.limit());
+    // Of another type there is no key.
+    ask(asking, cursor, if is_string { options.limit() } else { 1 });
     Ok(Asked {
         scanned: Some(scanned),
-        count: usize::from(options.is_string),
+        count: usize::from(is_string),
         text: options.pattern.map(Arc::from),
         ..Asked::of(FeaturesScan::NAME, write_page)
     })
 }
 
 /// What stands behind a cursor.
-struct Options<'w> {
+pub(super) struct Options<'w> {
     count: i64,
     /// Where it is not "*".
-    pattern: Option<&'w [u8]>,
-    is_string: bool,
+    pub(super) pattern: Option<&'w [u8]>,
+    /// TYPE.
+    pub(super) kind: Option<&'w [u8]>,
 }
 
 impl<'w> Options<'w> {
-    fn read(mut words: RespWords<'w>) -> Result<Options<'w>, String> {
+    pub(super) fn read(mut words: RespWords<'w>) -> Result<Options<'w>, String> {
         let mut read = Options {
             count: COUNT,
             pattern: None,
-            is_string: true,
+            kind: None,
         };
         while let Some(option) = words.next() {
             let value = words.next().ok_or(SYNTAX)?;
@@ -87,7 +90,7 @@ impl<'w> Options<'w> {
                     read.pattern = Some(value).filter(|pattern| *pattern != b"*");
                 }
                 option if option.eq_ignore_ascii_case(b"type") => {
-                    read.is_string = value.eq_ignore_ascii_case(TYPE);
+                    read.kind = Some(value);
                 }
                 _ => return Err(SYNTAX.to_owned()),
             }
@@ -96,12 +99,10 @@ impl<'w> Options<'w> {
     }
 
     /// Keys of a page at most.
-    fn limit(&self) -> usize {
-        let limit_max = match (self.is_string, self.pattern) {
-            // Of another type there is no key.
-            (false, _) => 1,
-            (true, Some(_)) => MATCHED_MAX,
-            (true, None) => LIMIT_MAX,
+    pub(super) fn limit(&self) -> usize {
+        let limit_max = match self.pattern {
+            Some(_) => MATCHED_MAX,
+            None => LIMIT_MAX,
         };
         usize::try_from(self.count).unwrap_or(limit_max).min(limit_max)
     }

@@ -1,0 +1,83 @@
+//! INCR, DECR, INCRBY and DECRBY; and what Redis takes for a number.
+//! Its invariant: a number that is read is written as it was.
+
+use super::{Operations, Part, Reply};
+use millpond_wire_frame::RespWords;
+
+pub(crate) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
+pub(crate) const OVERFLOW: &str = "ERR increment or decrement would overflow";
+
+pub(in crate::commands) fn incr(out: &mut Operations<'_>, words: RespWords<'_>) -> Result<Part, String> {
+    by(out, words, |_| Ok(1))
+}
+
+pub(in crate::commands) fn decr(out: &mut Operations<'_>, words: RespWords<'_>) -> Result<Part, String> {
+    by(out, words, |_| Ok(-1))
+}
+
+pub(in crate::commands) fn incr_by(out: &mut Operations<'_>, words: RespWords<'_>) -> Result<Part, String> {
+    by(out, words, |mut words| next_integer(&mut words))
+}
+
+pub(in crate::commands) fn decr_by(out: &mut Operations<'_>, words: RespWords<'_>) -> Result<Part, String> {
+    by(out, words, |mut words| {
+        let by = next_integer(&mut words)?;
+        by.checked_neg()
+            .ok_or_else(|| "ERR decrement would overflow".to_owned())
+    })
+}
+
+fn by(
+    out: &mut Operations<'_>,
+    mut words: RespWords<'_>,
+    by: impl FnOnce(RespWords<'_>) -> Result<i64, String>,
+) -> Result<Part, String> {
+    let key = words.next().unwrap_or_default();
+    out.increment(key, by(words)?);
+    Ok(Part::of(1, Reply::Number))
+}
+
+pub(super) fn next_integer(words: &mut RespWords<'_>) -> Result<i64, String> {
+    integer(words.next().unwrap_or_default()).ok_or_else(|| NO_INTEGER.to_owned())
+}
+
+/// A whole number of 64 bits, without spaces, "+" or zeros before it.
+pub(super) fn integer(word: &[u8]) -> Option<i64> {
+    let number: i64 = std::str::from_utf8(word).ok()?.parse().ok()?;
+    let is_plain = match word {
+        [b'0'] => true,
+        [b'-', first, ..] => matches!(first, b'1'..=b'9'),
+        [first, ..] => matches!(first, b'1'..=b'9'),
+        [] => false,
+    };
+    is_plain.then_some(number)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_redis() {
+        let check = |word: &str, expected: Option<i64>| {
+            assert_eq!(integer(word.as_bytes()), expected, "{word:?}");
+        };
+        check("0", Some(0));
+        check("-9223372036854775808", Some(i64::MIN));
+        check("9223372036854775807", Some(i64::MAX));
+        for word in [
+            "",
+            "-",
+            "-0",
+            "+1",
+            "01",
+            "-01",
+            " 1",
+            "1 ",
+            "1.0",
+            "9223372036854775808",
+        ] {
+            check(word, None);
+        }
+    }
+}
