@@ -23,7 +23,7 @@ pub struct Section {
     pub segment_bytes_max: u64,
     /// Memory that its entries may take; no limit when left out.
     pub memory_bytes_max: Option<u64>,
-    /// Bytes of the log after which a checkpoint is written, and no fewer than the entries take in memory.
+    /// Bytes of the log after which a checkpoint is written, and no fewer than the last one has.
     pub checkpoint_log_bytes: u64,
 }
 

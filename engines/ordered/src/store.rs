@@ -43,7 +43,7 @@ pub struct Options {
     /// Memory that the entries may take, with what each takes beside its key and value; no limit where it is `None`. Puts that
     /// make them grow beyond it are [`WriteError::Full`]. What the log holds is read whatever it takes.
     pub memory_bytes_max: Option<u64>,
-    /// Bytes of the log since the last checkpoint after which the next is written, and no fewer than the entries take in memory.
+    /// Bytes of the log since the last checkpoint after which the next is written, and no fewer than the last one has.
     pub checkpoint_log_bytes: u64,
 }
 

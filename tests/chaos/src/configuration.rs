@@ -25,7 +25,7 @@ const FRAME_BYTES_MAX: u64 = 1 << 20;
 const UNFINISHED_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of a segment of the store's log: a few dozen puts, so that a kill meets the change from one to the next often.
 pub const SEGMENT_BYTES_MAX: u64 = 64 << 10;
-/// Bytes of the store's log after which a checkpoint is written, as far as its entries take less: it is met by kills too.
+/// Bytes of the store's log after which a checkpoint is written, at least: kills meet it too.
 const CHECKPOINT_LOG_BYTES: u64 = 128 << 10;
 /// Far more than the fresh rows of a life take: no upsert is to be refused for want of memory.
 const FRESH_BYTES_MAX: u64 = 4 << 20;

@@ -204,3 +204,18 @@ fn a_reply_that_is_dropped_answers() {
         Err(QueueError::OutcomeUnknown(_))
     ));
 }
+
+#[test]
+fn a_nudge_brings_whoever_takes_back_without_a_write() {
+    let queue = Queue::new(10, 1000);
+    queue.nudge();
+    let mut log = None;
+    let next = |log: &mut Option<_>| crate::next_group(&queue, log, 100, None).map(|group| group.len());
+    assert_eq!(next(&mut log), Some(0));
+    assert!(push(&queue, 10));
+    queue.nudge();
+    assert_eq!(next(&mut log), Some(1));
+    // Once is once.
+    queue.close();
+    assert_eq!(next(&mut log), None);
+}

@@ -223,7 +223,8 @@ impl Checkpoints {
             self.answer(log, next_version);
             is_asked = !self.meet.lock().asked.is_empty();
         }
-        let is_due = log_bytes >= self.log_bytes_max && log_bytes >= self.index.bytes();
+        let last_bytes = self.meet.counts.bytes.load(Ordering::Relaxed);
+        let is_due = log_bytes >= self.log_bytes_max.max(last_bytes);
         let may = || self.again_at.is_none_or(|again| Instant::now() >= again);
         if self.running.is_none() && (is_asked || is_due && log.read_only().is_none() && may()) {
             self.begin(log, next_version);
