@@ -36,7 +36,9 @@ mod serving {
     pub(crate) mod rank;
     mod redis;
     pub(crate) mod resp;
+    mod resp_batches;
     mod resp_connections;
+    mod resp_ranges;
     mod resp_scans;
     mod resp_stores;
     mod run;

@@ -1,10 +1,9 @@
-//! Ordered stores over RESP, byte by byte: commands, pipelines whose commands share batches, transactions, bounds and damage.
+//! Ordered stores over RESP, byte by byte: commands, bounds, tokens and damage.
 
 use super::failing_disk::compiled;
 use super::resp::{Redis, command};
 use crate::harness::Millpond;
-use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::io::Write;
 use std::path::Path;
 
 const CONFIG: &str = r#"
@@ -27,8 +26,8 @@ memory_bytes_max = 4096
 resp_database = 4
 "#;
 
-const OK: &[u8] = b"+OK\r\n";
-const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
+pub(super) const OK: &[u8] = b"+OK\r\n";
+pub(super) const WRONG_TYPE: &str = "-WRONGTYPE Operation against a key holding the wrong kind of value\r\n";
 
 pub(super) fn folder(more: &str) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -36,109 +35,142 @@ pub(super) fn folder(more: &str) -> tempfile::TempDir {
     folder
 }
 
-/// What a method has answered so far.
-fn answered(server: &Millpond, method: &str) -> u64 {
-    let (_, page) = server.admin_get("/metrics");
-    let name = format!("millpond_calls_total{{method=\"{method}\"}} ");
-    let mut lines = page.lines().filter_map(|line| line.strip_prefix(&name));
-    lines.next().map_or(0, |count| count.parse().unwrap())
+/// Sends lines, each with its reply.
+pub(super) fn check(redis: &mut Redis, lines: &[(&str, &str)]) {
+    for (line, expected) in lines {
+        redis.line(line, expected);
+    }
 }
 
 #[test]
-fn values_times_and_lists_are_replied_as_by_redis() {
+fn values_are_replied_as_by_redis() {
     let folder = folder("");
     let server = Millpond::start(folder.path(), &[]);
     let mut redis = Redis::connect(&server);
-    for (line, expected) in [
-        ("GET a", "$-1\r\n"),
-        ("SET a 1", "+OK\r\n"),
-        ("GET a", "$1\r\n1\r\n"),
-        ("INCRBY a 41", ":42\r\n"),
-        ("DECR a", ":41\r\n"),
-        ("APPEND a x", ":3\r\n"),
-        ("INCR a", "-ERR value is not an integer or out of range\r\n"),
-        ("SET a 9223372036854775807", "+OK\r\n"),
-        ("INCR a", "-ERR increment or decrement would overflow\r\n"),
-        (
-            "DECRBY a -9223372036854775808",
-            "-ERR decrement would overflow\r\n",
-        ),
-        ("SET a 2 NX", "$-1\r\n"),
-        ("SETNX a 2", ":0\r\n"),
-        ("SET b 2 XX", "$-1\r\n"),
-        ("SET b 2 XX GET", "$-1\r\n"),
-        ("SET a 2 GET", "$19\r\n9223372036854775807\r\n"),
-        ("SET a 2 NX GET", "-ERR syntax error\r\n"),
-        ("SET a 2 EX 10 PX 5", "-ERR syntax error\r\n"),
-        ("SET a 2 EX 10 KEEPTTL", "-ERR syntax error\r\n"),
-        ("SET a 2 EX 0", "-ERR invalid expire time in 'set' command\r\n"),
-        ("SET a 2 EX x", "-ERR value is not an integer or out of range\r\n"),
-        (
-            "SET a 2 PX 9223372036854775807",
-            "-ERR invalid expire time in 'set' command\r\n",
-        ),
-        ("MSETNX c 1 a 1", ":0\r\n"),
-        ("MSETNX c 1 c 2", ":1\r\n"),
-        (
-            "MSET d 1 e",
-            "-ERR wrong number of arguments for 'mset' command\r\n",
-        ),
-        ("MSET d 1 e ''", "+OK\r\n"),
-        (
-            "MGET a b c d e",
-            "*5\r\n$1\r\n2\r\n$-1\r\n$1\r\n2\r\n$1\r\n1\r\n$0\r\n\r\n",
-        ),
-        ("STRLEN e", ":0\r\n"),
-        ("EXISTS a a b", ":2\r\n"),
-        ("GETSET c 3", "$1\r\n2\r\n"),
-        ("GETDEL c", "$1\r\n3\r\n"),
-        ("DEL c d d", ":1\r\n"),
-        ("TTL a", ":-1\r\n"),
-        ("TTL c", ":-2\r\n"),
-        ("EXPIRE a 100", ":1\r\n"),
-        ("EXPIRE a 100 GT", "-ERR Unsupported option GT\r\n"),
-        ("TTL a", ":100\r\n"),
-        ("SET a 5 KEEPTTL", "+OK\r\n"),
-        ("TTL a", ":100\r\n"),
-        ("PERSIST a", ":1\r\n"),
-        ("PERSIST a", ":0\r\n"),
-        ("PERSIST c", ":0\r\n"),
-        ("EXPIRE c 100", ":0\r\n"),
-        ("EXPIREAT a 4102444800", ":1\r\n"),
-        ("EXPIRETIME a", ":4102444800\r\n"),
-        ("GETEX a PERSIST", "$1\r\n5\r\n"),
-        ("PEXPIRE a -1", ":1\r\n"),
-        ("EXISTS a", ":0\r\n"),
-        ("LPUSH l 1 2 3 4", ":4\r\n"),
-        ("LTRIM l 0 2", "+OK\r\n"),
-        ("LRANGE l 0 -1", "*3\r\n$1\r\n4\r\n$1\r\n3\r\n$1\r\n2\r\n"),
-        ("LRANGE l x 0", "-ERR value is not an integer or out of range\r\n"),
-        ("LINDEX l -1", "$1\r\n2\r\n"),
-        ("LINDEX l 3", "$-1\r\n"),
-        ("LLEN l", ":3\r\n"),
-        ("TYPE l", "+list\r\n"),
-        ("TYPE e", "+string\r\n"),
-        ("TYPE a", "+none\r\n"),
-        ("GET l", WRONG_TYPE),
-        ("INCR l", WRONG_TYPE),
-        ("LLEN e", WRONG_TYPE),
-        ("LPUSH e 1", WRONG_TYPE),
-        ("DBSIZE", ":2\r\n"),
-        (
-            "HSET h f 1",
-            "-ERR unknown command 'HSET', with args beginning with: 'h' 'f' '1' \r\n",
-        ),
-        (
-            "WATCH a",
-            "-ERR unknown command 'WATCH', with args beginning with: 'a' \r\n",
-        ),
-        (
-            "INFO keyspace",
-            "$56\r\n# Keyspace\r\ndb0:keys=2,avg_ttl=0\r\ndb4:keys=0,avg_ttl=0\r\n\r\n",
-        ),
-    ] {
-        redis.line(line, expected);
-    }
+    check(
+        &mut redis,
+        &[
+            ("GET a", "$-1\r\n"),
+            ("SET a 1", "+OK\r\n"),
+            ("GET a", "$1\r\n1\r\n"),
+            ("INCRBY a 41", ":42\r\n"),
+            ("DECR a", ":41\r\n"),
+            ("APPEND a x", ":3\r\n"),
+            ("INCR a", "-ERR value is not an integer or out of range\r\n"),
+            ("SET a 9223372036854775807", "+OK\r\n"),
+            ("INCR a", "-ERR increment or decrement would overflow\r\n"),
+            (
+                "DECRBY a -9223372036854775808",
+                "-ERR decrement would overflow\r\n",
+            ),
+            ("SET a 2 NX", "$-1\r\n"),
+            ("SETNX a 2", ":0\r\n"),
+            ("SET b 2 XX", "$-1\r\n"),
+            ("SET b 2 XX GET", "$-1\r\n"),
+            ("SET a 2 GET", "$19\r\n9223372036854775807\r\n"),
+            ("SET a 2 NX GET", "-ERR syntax error\r\n"),
+            ("SET a 2 EX 10 PX 5", "-ERR syntax error\r\n"),
+            ("SET a 2 EX 10 KEEPTTL", "-ERR syntax error\r\n"),
+            ("SET a 2 EX 0", "-ERR invalid expire time in 'set' command\r\n"),
+            ("SET a 2 EX x", "-ERR value is not an integer or out of range\r\n"),
+            (
+                "SET a 2 PX 9223372036854775807",
+                "-ERR invalid expire time in 'set' command\r\n",
+            ),
+            ("MSETNX c 1 a 1", ":0\r\n"),
+            ("MSETNX c 1 c 2", ":1\r\n"),
+            (
+                "MSET d 1 e",
+                "-ERR wrong number of arguments for 'mset' command\r\n",
+            ),
+            ("MSET d 1 e ''", "+OK\r\n"),
+            (
+                "MGET a b c d e",
+                "*5\r\n$1\r\n2\r\n$-1\r\n$1\r\n2\r\n$1\r\n1\r\n$0\r\n\r\n",
+            ),
+            ("STRLEN e", ":0\r\n"),
+            ("EXISTS a a b", ":2\r\n"),
+            ("GETSET c 3", "$1\r\n2\r\n"),
+            ("GETDEL c", "$1\r\n3\r\n"),
+            ("DEL c d d", ":1\r\n"),
+        ],
+    );
+}
+
+#[test]
+fn times_are_replied_as_by_redis() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &[]);
+    let mut redis = Redis::connect(&server);
+    check(
+        &mut redis,
+        &[
+            ("SET a 2", "+OK\r\n"),
+            ("TTL a", ":-1\r\n"),
+            ("TTL c", ":-2\r\n"),
+            ("EXPIRE a 100", ":1\r\n"),
+            ("EXPIRE a 100 GT", "-ERR Unsupported option GT\r\n"),
+            ("TTL a", ":100\r\n"),
+            ("SET a 5 KEEPTTL", "+OK\r\n"),
+            ("TTL a", ":100\r\n"),
+            ("PERSIST a", ":1\r\n"),
+            ("PERSIST a", ":0\r\n"),
+            ("PERSIST c", ":0\r\n"),
+            ("EXPIRE c 100", ":0\r\n"),
+            ("EXPIREAT a 4102444800", ":1\r\n"),
+            ("EXPIRETIME a", ":4102444800\r\n"),
+            ("GETEX a PERSIST", "$1\r\n5\r\n"),
+            ("PEXPIRE a -1", ":1\r\n"),
+            ("EXISTS a", ":0\r\n"),
+        ],
+    );
+}
+
+#[test]
+fn lists_and_what_has_no_place_here_are_replied_as_by_redis() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &[]);
+    let mut redis = Redis::connect(&server);
+    check(
+        &mut redis,
+        &[
+            ("SET e ''", "+OK\r\n"),
+            ("LPUSH l 1 2 3 4", ":4\r\n"),
+            ("LTRIM l 0 2", "+OK\r\n"),
+            ("LRANGE l 0 -1", "*3\r\n$1\r\n4\r\n$1\r\n3\r\n$1\r\n2\r\n"),
+            ("LRANGE l x 0", "-ERR value is not an integer or out of range\r\n"),
+            ("LINDEX l -1", "$1\r\n2\r\n"),
+            ("LINDEX l 3", "$-1\r\n"),
+            ("LLEN l", ":3\r\n"),
+            ("TYPE l", "+list\r\n"),
+            ("TYPE e", "+string\r\n"),
+            ("TYPE a", "+none\r\n"),
+            ("GET l", WRONG_TYPE),
+            ("INCR l", WRONG_TYPE),
+            ("LLEN e", WRONG_TYPE),
+            ("LPUSH e 1", WRONG_TYPE),
+            ("DBSIZE", ":2\r\n"),
+            (
+                "HSET h f 1",
+                "-ERR unknown command 'HSET', with args beginning with: 'h' 'f' '1' \r\n",
+            ),
+            (
+                "WATCH a",
+                "-ERR unknown command 'WATCH', with args beginning with: 'a' \r\n",
+            ),
+            (
+                "INFO keyspace",
+                "$56\r\n# Keyspace\r\ndb0:keys=2,avg_ttl=0\r\ndb4:keys=0,avg_ttl=0\r\n\r\n",
+            ),
+        ],
+    );
+}
+
+#[test]
+fn a_store_is_a_database_of_any_bytes() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &[]);
+    let mut redis = Redis::connect(&server);
     // Any bytes are a key and a value.
     let (key, value) = ([0, 0xff, b'\r', b'\n'], [b'\n', 0]);
     redis.check(&command(&[b"SET", &key, &value]), OK);
@@ -149,169 +181,6 @@ fn values_times_and_lists_are_replied_as_by_redis() {
     redis.line("SELECT 0", "+OK\r\n");
     redis.line("RESET", "+RESET\r\n");
     redis.check(&command(&[b"GET", &key]), b"$2\r\n\n\0\r\n");
-}
-
-#[test]
-fn commands_in_a_row_share_batches_and_their_errors_are_their_own() {
-    let folder = folder("");
-    let server = Millpond::start(folder.path(), &[]);
-    let mut redis = Redis::connect(&server);
-    let (mut sent, mut expected) = (Vec::new(), Vec::new());
-    for number in 0..200_u32 {
-        let key = format!("key{}", number % 50);
-        let (words, reply): (&[&[u8]], String) = match number % 4 {
-            0 => (&[b"SET", key.as_bytes(), b"7"], "+OK\r\n".to_owned()),
-            1 => (&[b"INCR", b"sum"], format!(":{}\r\n", number / 4 + 1)),
-            2 => (&[b"GET", b"sum"], {
-                let sum = (number / 4 + 1).to_string();
-                format!("${}\r\n{sum}\r\n", sum.len())
-            }),
-            _ => (&[b"LPUSH", b"list", b"a"], format!(":{}\r\n", number / 4 + 1)),
-        };
-        sent.extend(command(words));
-        expected.extend(reply.into_bytes());
-    }
-    redis.check(&sent, &expected);
-    server.wait_for_metric("millpond_store_keys{store=\"events\"} 27");
-    let batches = answered(&server, "ordered.batch");
-    assert!((1..50).contains(&batches), "{batches} batches of 200 commands");
-
-    // Any one of them may fail, and a batch with it; each is done once all the same.
-    let commands: [(&[&[u8]], &str); 9] = [
-        (&[b"SET", b"text", b"x"], "+OK\r\n"),
-        (&[b"INCR", b"n"], ":1\r\n"),
-        (
-            &[b"INCR", b"text"],
-            "-ERR value is not an integer or out of range\r\n",
-        ),
-        (&[b"INCR", b"n"], ":2\r\n"),
-        (&[b"LPUSH", b"text", b"x"], WRONG_TYPE),
-        (&[b"SET", b"n", b"9", b"NX"], "$-1\r\n"),
-        (&[b"GET", b"list"], WRONG_TYPE),
-        (
-            &[b"INCR"],
-            "-ERR wrong number of arguments for 'incr' command\r\n",
-        ),
-        (&[b"GET", b"n"], "$1\r\n2\r\n"),
-    ];
-    let sent: Vec<u8> = commands.iter().flat_map(|(words, _)| command(words)).collect();
-    let expected: Vec<u8> = commands.iter().flat_map(|(_, reply)| reply.bytes()).collect();
-    redis.check(&sent, &expected);
-    // A peer that sends nothing more gets all of it too.
-    redis.line("DEL n text", ":2\r\n");
-    redis.0.write_all(&sent).unwrap();
-    redis.0.shutdown(Shutdown::Write).unwrap();
-    let rest = redis.rest();
-    assert_eq!(
-        rest.escape_ascii().to_string(),
-        expected.escape_ascii().to_string()
-    );
-    // Reads in a row of which one is refused.
-    let mut redis = Redis::connect(&server);
-    let gets = [&b"n"[..], b"list", b"text"]
-        .map(|key| command(&[b"GET", key]))
-        .concat();
-    redis.check(&gets, format!("$1\r\n2\r\n{WRONG_TYPE}$1\r\nx\r\n").as_bytes());
-    // In pieces that end anywhere.
-    redis.line("DEL n text", ":2\r\n");
-    for piece in sent.chunks(5) {
-        redis.0.write_all(piece).unwrap();
-    }
-    redis.check(b"", &expected);
-}
-
-#[test]
-fn a_transaction_is_one_batch() {
-    let folder = folder("");
-    let server = Millpond::start(folder.path(), &[]);
-    let mut redis = Redis::connect(&server);
-    let queued = "+QUEUED\r\n";
-    for (line, expected) in [
-        ("EXEC", "-ERR EXEC without MULTI\r\n"),
-        ("DISCARD", "-ERR DISCARD without MULTI\r\n"),
-        ("MULTI", "+OK\r\n"),
-        ("MULTI", "-ERR MULTI calls can not be nested\r\n"),
-        ("SET a 1", queued),
-        ("INCR a", queued),
-        ("MGET a b", queued),
-        ("LPUSH l x y", queued),
-        ("LRANGE l 0 -1", queued),
-        ("TTL a", queued),
-        ("EXISTS a b", queued),
-        ("LLEN a", queued),
-        (
-            "EXEC",
-            "*8\r\n+OK\r\n:2\r\n*2\r\n$1\r\n2\r\n$-1\r\n:2\r\n*2\r\n$1\r\ny\r\n$1\r\nx\r\n:-1\r\n:1\r\n",
-        ),
-        ("", WRONG_TYPE),
-        ("MULTI", "+OK\r\n"),
-        ("EXEC", "*0\r\n"),
-        ("MULTI", "+OK\r\n"),
-        ("SET a 9", queued),
-        ("DISCARD", "+OK\r\n"),
-        ("GET a", "$1\r\n2\r\n"),
-    ] {
-        match line {
-            "" => redis.check(b"", expected.as_bytes()),
-            _ => redis.line(line, expected),
-        }
-    }
-    // One that fails when it is done: nothing is.
-    redis.line("MULTI", "+OK\r\n");
-    redis.line("SET a 9", queued);
-    redis.line("INCR l", queued);
-    redis.line("EXEC", WRONG_TYPE);
-    redis.line("GET a", "$1\r\n2\r\n");
-    // What cannot be queued says so, and nothing is done.
-    for (line, expected) in [
-        (
-            "SET a 9 NX",
-            "ERR command 'set' with its condition cannot be queued: a batch takes effect whole or not at all",
-        ),
-        (
-            "MSETNX a 9",
-            "ERR command 'msetnx' cannot be queued: a transaction is one batch of a store's operations",
-        ),
-        (
-            "SELECT 4",
-            "ERR command 'select' cannot be queued: a transaction is one batch of a store's operations",
-        ),
-        (
-            "SCAN 0",
-            "ERR command 'scan' cannot be queued: a transaction is one batch of a store's operations",
-        ),
-        ("SET a", "ERR wrong number of arguments for 'set' command"),
-        ("SET a 9 EX 0", "ERR invalid expire time in 'set' command"),
-        ("FOO", "ERR unknown command 'FOO', with args beginning with: "),
-    ] {
-        redis.line("MULTI", "+OK\r\n");
-        redis.line("SET a 8", queued);
-        redis.line(line, &format!("-{expected}\r\n"));
-        redis.line("SET a 9", queued);
-        redis.line(
-            "EXEC",
-            "-EXECABORT Transaction discarded because of previous errors.\r\n",
-        );
-        redis.line("GET a", "$1\r\n2\r\n");
-    }
-    // As much as a frame may hold.
-    redis.line("MULTI", "+OK\r\n");
-    let large = command(&[b"SET", b"a", &[b'v'; 200_000]]);
-    redis.check(&large, queued.as_bytes());
-    redis.check(
-        &large,
-        b"-ERR the transaction has 400026 bytes; at most 262144 are queued (server.frame_bytes_max)\r\n",
-    );
-    redis.line(
-        "EXEC",
-        "-EXECABORT Transaction discarded because of previous errors.\r\n",
-    );
-    // A connection that ends takes what it has queued along.
-    redis.line("MULTI", "+OK\r\n");
-    redis.line("SET a 9", queued);
-    redis.line("RESET", "+RESET\r\n");
-    redis.line("EXEC", "-ERR EXEC without MULTI\r\n");
-    redis.line("GET a", "$1\r\n2\r\n");
 }
 
 #[test]
@@ -358,117 +227,6 @@ fn bounds_are_those_of_the_store_and_of_no_neighbour() {
     let mut redis = Redis::connect(&server);
     redis.line("SELECT 4", "+OK\r\n");
     redis.line("GET a", "$1\r\n1\r\n");
-}
-
-#[test]
-fn scans_go_on_by_any_connection_and_ranges_by_their_keys() {
-    let folder = folder("");
-    let server = Millpond::start(folder.path(), &[]);
-    let mut redis = Redis::connect(&server);
-    let sets: Vec<u8> = (0..250)
-        .flat_map(|number| command(&[b"SET", format!("user:{number:03}").as_bytes(), b"v"]))
-        .collect();
-    redis.check(&sets, &OK.repeat(250));
-    redis.line("LPUSH zlist a", ":1\r\n");
-    redis.line("LPUSH user:list a", ":1\r\n");
-    let every = |options: &str| {
-        let (mut cursor, mut keys) = ("0".to_owned(), Vec::new());
-        loop {
-            // Each page by another connection.
-            let mut redis = Redis::connect(&server);
-            redis
-                .0
-                .write_all(format!("SCAN {cursor} {options}\r\n").as_bytes())
-                .unwrap();
-            let (next, page) = page(&mut redis.0);
-            keys.extend(page);
-            if next == "0" {
-                return keys;
-            }
-            cursor = next;
-        }
-    };
-    let all = every("COUNT 7");
-    assert_eq!((all.len(), all.is_sorted()), (252, true));
-    assert_eq!(every("TYPE list COUNT 100"), ["user:list", "zlist"]);
-    assert_eq!(every("TYPE string COUNT 100").len(), 250);
-    assert_eq!(every("MATCH user:04?").len(), 10);
-    assert_eq!(every("MATCH *1 COUNT 1000").len(), 25);
-    assert!(every("TYPE hash COUNT 100").is_empty());
-    redis.0.write_all(b"SCAN 0\r\n").unwrap();
-    let (cursor, _) = page(&mut redis.0);
-    let forgotten = "-ERR invalid cursor: it is of another database, or thousands of scans went on since; begin with 0\r\n";
-    redis.line("SELECT 4", "+OK\r\n");
-    redis.line(&format!("SCAN {cursor}"), forgotten);
-    redis.line("SCAN x", "-ERR invalid cursor\r\n");
-    redis.line("SCAN 0 COUNT 0", "-ERR syntax error\r\n");
-    redis.line("SELECT 0", "+OK\r\n");
-    for (line, expected) in [
-        (
-            "ORDERED.SCAN user:000 user:002",
-            "*2\r\n$-1\r\n*4\r\n$8\r\nuser:000\r\n$1\r\nv\r\n$8\r\nuser:001\r\n$1\r\nv\r\n",
-        ),
-        (
-            "ORDERED.SCAN '' '' LIMIT 1 KEYS",
-            "*2\r\n$8\r\nuser:001\r\n*1\r\n$8\r\nuser:000\r\n",
-        ),
-        (
-            "ORDERED.SCAN '' '' LIMIT 1 KEYS CURSOR user:001",
-            "*2\r\n$8\r\nuser:002\r\n*1\r\n$8\r\nuser:001\r\n",
-        ),
-        (
-            "ORDERED.SCAN '' '' LIMIT 1 REV",
-            "*2\r\n$9\r\nuser:list\r\n*2\r\n$5\r\nzlist\r\n$-1\r\n",
-        ),
-        (
-            "ORDERED.SCAN '' '' REV KEYS LIMIT 1 CURSOR user:list",
-            "*2\r\n$8\r\nuser:249\r\n*1\r\n$9\r\nuser:list\r\n",
-        ),
-        (
-            "ORDERED.SCAN '' '' PREFIX z KEYS",
-            "*2\r\n$-1\r\n*1\r\n$5\r\nzlist\r\n",
-        ),
-        ("ORDERED.SCAN user:002 user:001", "*2\r\n$-1\r\n*0\r\n"),
-        (
-            "ORDERED.SCAN '' '' LIMIT 0",
-            "-ERR LIMIT is out of range; expected 1 to 10000\r\n",
-        ),
-        (
-            "ORDERED.SCAN '' '' LIMIT x",
-            "-ERR value is not an integer or out of range\r\n",
-        ),
-        ("ORDERED.SCAN '' '' LIMIT", "-ERR syntax error\r\n"),
-        (
-            "ORDERED.SCAN ''",
-            "-ERR wrong number of arguments for 'ordered.scan' command\r\n",
-        ),
-    ] {
-        redis.line(line, expected);
-    }
-}
-
-/// The cursor and keys of a page.
-fn page(stream: &mut std::net::TcpStream) -> (String, Vec<String>) {
-    let mut line = || {
-        let (mut line, mut byte) = (Vec::new(), [0]);
-        while !line.ends_with(b"\r\n") {
-            stream.read_exact(&mut byte).unwrap();
-            line.push(byte[0]);
-        }
-        String::from_utf8(line[..line.len() - 2].to_vec()).unwrap()
-    };
-    assert_eq!(line(), "*2");
-    let mut text = || {
-        line();
-        line()
-    };
-    let cursor = text();
-    let count: usize = line().strip_prefix('*').unwrap().parse().unwrap();
-    let mut text = || {
-        line();
-        line()
-    };
-    (cursor, (0..count).map(|_| text()).collect())
 }
 
 #[test]
