@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-A line has key_base64, value_base64, version and, where the entry expires, expires_ms (milliseconds of Unix time). The store is read into memory,
+A line has key_base64, value_base64 or of a list items_base64 (the oldest first), version and, where the entry expires, expires_ms (milliseconds of Unix time). The store is read into memory,
 as a start does, and is not changed; no server may have it open: dump a backup of one that is served.
 
 Examples:
@@ -29,7 +29,10 @@ pub(crate) struct Dump {
 #[derive(Serialize)]
 struct Line {
     key_base64: String,
-    value_base64: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value_base64: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    items_base64: Option<Vec<String>>,
     version: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     expires_ms: Option<u64>,
@@ -40,9 +43,11 @@ pub(crate) fn run(Dump { dir }: &Dump) -> anyhow::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, io::stdout().lock());
     let mut written = Ok(());
     let dumped = offline::dump(dir, &mut super::progress, &mut |entry| {
+        let items = entry.items();
         let line = Line {
             key_base64: STANDARD.encode(entry.key),
-            value_base64: STANDARD.encode(entry.value),
+            value_base64: items.is_none().then(|| STANDARD.encode(entry.value)),
+            items_base64: items.map(|items| items.into_iter().map(|item| STANDARD.encode(item)).collect()),
             version: entry.version,
             expires_ms: entry.expires_ms,
         };

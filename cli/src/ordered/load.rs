@@ -16,9 +16,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Entries of one write, and bytes of keys and values: few enough to stay small, many enough that the log is synced seldom.
 const ENTRIES_A_WRITE: usize = 1000;
 const BYTES_A_WRITE: usize = 4 << 20;
+/// What an item counts as beside its bytes.
+const ITEM_BYTES: usize = 4;
 
 const EXAMPLES: &str = "\
-A line is {\"key\": \"text\", \"value\": \"text\"}, or has key_base64 and value_base64 for bytes, as `dump` writes them. With \"expires_ms\" (milliseconds of Unix
+A line is {\"key\": \"text\", \"value\": \"text\"}, or has key_base64 and value_base64 for bytes, or items_base64 for a list, as `dump` writes them. With \"expires_ms\" (milliseconds of Unix
 time) an entry expires then; one that has expired is left out. A \"version\" is passed over: entries get the versions of this store.
 
 Examples:
@@ -97,6 +99,7 @@ struct Line {
     key_base64: Option<String>,
     value: Option<String>,
     value_base64: Option<String>,
+    items_base64: Option<Vec<String>>,
     expires_ms: Option<u64>,
     #[serde(rename = "version")]
     _version: Option<u64>,
@@ -106,10 +109,89 @@ struct Line {
 fn bytes(name: &str, text: Option<String>, base64: Option<String>) -> Result<Vec<u8>, String> {
     match (text, base64) {
         (Some(text), None) => Ok(text.into_bytes()),
-        (None, Some(base64)) => STANDARD
-            .decode(base64)
-            .map_err(|error| format!("{name}_base64 is not base64: {error}")),
+        (None, Some(base64)) => decode(name, &base64),
         _ => Err(format!("expected one of {name} and {name}_base64")),
+    }
+}
+
+fn decode(name: &str, base64: &str) -> Result<Vec<u8>, String> {
+    let decoded = STANDARD.decode(base64);
+    decoded.map_err(|error| format!("{name}_base64 is not base64: {error}"))
+}
+
+/// What a key gets.
+enum Held {
+    Bytes(Vec<u8>),
+    /// The oldest item first.
+    Items(Vec<Vec<u8>>),
+}
+
+impl Held {
+    fn of(line: &mut Line) -> Result<Held, String> {
+        match (
+            line.items_base64.take(),
+            line.value.take(),
+            line.value_base64.take(),
+        ) {
+            (Some(items), None, None) => {
+                let items = items.iter().map(|item| decode("items", item));
+                Ok(Held::Items(items.collect::<Result<_, String>>()?))
+            }
+            (Some(_), ..) => Err("expected a value or items_base64, not both".into()),
+            (None, text, base64) => Ok(Held::Bytes(bytes("value", text, base64)?)),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Held::Bytes(value) => value.len(),
+            Held::Items(items) => items.iter().map(|item| item.len() + ITEM_BYTES).sum(),
+        }
+    }
+}
+
+/// An entry that waits to be written.
+struct Waiting {
+    key: Vec<u8>,
+    held: Held,
+    expires_ms: Option<u64>,
+}
+
+impl Waiting {
+    /// Whether it has not expired by then, and the operations that make it.
+    fn operations(self, now_ms: u64) -> Option<Vec<Operation>> {
+        let Waiting {
+            key,
+            held,
+            expires_ms,
+        } = self;
+        let ttl_ms = expires_ms.map(|expires_ms| expires_ms.saturating_sub(now_ms));
+        if ttl_ms == Some(0) {
+            return None;
+        }
+        Some(match held {
+            Held::Bytes(value) => vec![Operation::Put {
+                key,
+                value,
+                if_version: None,
+                if_absent: false,
+                if_present: false,
+                ttl_ms,
+                keep_ttl: false,
+            }],
+            Held::Items(items) => vec![
+                Operation::Remove {
+                    key: key.clone(),
+                    if_version: None,
+                },
+                Operation::Append {
+                    key,
+                    items,
+                    keep: None,
+                    ttl_ms,
+                },
+            ],
+        })
     }
 }
 
@@ -117,25 +199,22 @@ fn bytes(name: &str, text: Option<String>, base64: Option<String>) -> Result<Vec
 struct Filling<'s> {
     store: &'s Store,
     place: &'s str,
-    batch: Vec<Operation>,
+    waiting: Vec<Waiting>,
     bytes: usize,
     entries: usize,
     expired: usize,
-    now_ms: u64,
     shown: Instant,
 }
 
 impl<'s> Filling<'s> {
     fn new(store: &'s Store, place: &'s str) -> Filling<'s> {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
         Filling {
             store,
             place,
-            batch: Vec::with_capacity(ENTRIES_A_WRITE),
+            waiting: Vec::with_capacity(ENTRIES_A_WRITE),
             bytes: 0,
             entries: 0,
             expired: 0,
-            now_ms: now.map_or(0, |now| now.as_millis() as u64),
             shown: Instant::now(),
         }
     }
@@ -147,43 +226,46 @@ impl<'s> Filling<'s> {
             if line.trim().is_empty() {
                 continue;
             }
-            let line: Line = serde_json::from_str(&line)
+            let mut line: Line = serde_json::from_str(&line)
                 .map_err(|error| at(format!("{error}; expected {{\"key\": \"…\", \"value\": \"…\"}}")))?;
+            let held = Held::of(&mut line).map_err(&at)?;
             let key = bytes("key", line.key, line.key_base64).map_err(&at)?;
-            let value = bytes("value", line.value, line.value_base64).map_err(&at)?;
-            self.add(key, value, line.expires_ms)?;
+            self.add(Waiting {
+                key,
+                held,
+                expires_ms: line.expires_ms,
+            })?;
         }
         self.write()
     }
 
-    fn add(&mut self, key: Vec<u8>, value: Vec<u8>, expires_ms: Option<u64>) -> anyhow::Result<()> {
-        let ttl_ms = expires_ms.map(|expires_ms| expires_ms.saturating_sub(self.now_ms));
-        if ttl_ms == Some(0) {
-            self.expired += 1;
-            return Ok(());
-        }
-        let bytes = key.len() + value.len();
-        if self.batch.len() == ENTRIES_A_WRITE || self.bytes + bytes > BYTES_A_WRITE {
+    fn add(&mut self, entry: Waiting) -> anyhow::Result<()> {
+        let bytes = entry.key.len() + entry.held.bytes();
+        if self.waiting.len() == ENTRIES_A_WRITE || self.bytes + bytes > BYTES_A_WRITE {
             self.write()?;
         }
         self.bytes += bytes;
-        self.batch.push(Operation::Put {
-            key,
-            value,
-            if_version: None,
-            if_absent: false,
-            ttl_ms,
-        });
+        self.waiting.push(entry);
         Ok(())
     }
 
     fn write(&mut self) -> anyhow::Result<()> {
-        let operations = std::mem::take(&mut self.batch);
+        let waiting = std::mem::take(&mut self.waiting);
         self.bytes = 0;
+        // What has expired since it was read is left out.
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now_ms = now.map_or(0, |now| now.as_millis() as u64);
+        let of = waiting.len();
+        let made: Vec<Vec<Operation>> = waiting
+            .into_iter()
+            .filter_map(|entry| entry.operations(now_ms))
+            .collect();
+        let entries = made.len();
+        self.expired += of - entries;
+        let operations: Vec<Operation> = made.into_iter().flatten().collect();
         if operations.is_empty() {
             return Ok(());
         }
-        let entries = operations.len();
         let batch = Batch {
             operations,
             read_bytes_max: 0,

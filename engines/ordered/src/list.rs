@@ -87,6 +87,11 @@ fn split_item(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(u32::from_le_bytes(*length) as usize)
 }
 
+/// The items of a value, the oldest first.
+pub(crate) fn items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    items_of(value.get(NUMBER_BYTES..).unwrap_or_default())
+}
+
 /// How many items a value has that is a list.
 pub(crate) fn number(value: &[u8]) -> usize {
     let number = value.first_chunk::<NUMBER_BYTES>();

@@ -13,6 +13,8 @@ use millpond_wal::{TornTail, segment_path, segments};
 
 use crate::Error;
 use crate::checkpoint::{Files, path};
+use crate::index::is_over;
+use crate::list::{self, Kind};
 use crate::record::FORMAT;
 use crate::recover::{self, Base, Chosen, FoundCheckpoint, Recovery, Report, Reporter, choose, read_log};
 
@@ -157,15 +159,24 @@ fn verify_kept(dir: &Path, report: Report<'_>) -> Result<Verified, Error> {
 pub struct Entry<'e> {
     /// Its key.
     pub key: &'e [u8],
-    /// Its value.
+    /// Its value; of a list as the store has it, see [`Entry::items`].
     pub value: &'e [u8],
+    /// What the key holds.
+    pub kind: Kind,
     /// The version at which it was written.
     pub version: u64,
     /// When it expires, in milliseconds of Unix time by the store's clock, if it does.
     pub expires_ms: Option<u64>,
 }
 
-/// Reads a folder into memory as a start does, and visits all entries in order, those too that have expired and are not removed yet, until
+impl<'e> Entry<'e> {
+    /// The items of a list, the oldest first.
+    pub fn items(&self) -> Option<Vec<&'e [u8]>> {
+        (self.kind == Kind::List).then(|| list::items(self.value).collect())
+    }
+}
+
+/// Reads a folder into memory as a start does, and visits all entries in order, but those that have expired by the store's clock, until
 /// `visit` says that it is enough. Nothing is changed.
 ///
 /// # Errors
@@ -182,10 +193,15 @@ pub fn dump(
         return Err(folder_error(dir, "find a store in the folder", source));
     }
     let read = recover::read(dir, &files.finished, report)?;
+    let now_ms = read.index.clock().now_ms();
     read.index.each(&mut |content| {
+        if is_over(now_ms, content.expires_ms) {
+            return true;
+        }
         visit(Entry {
             key: content.key,
             value: content.value,
+            kind: Kind::of(content.is_list),
             version: content.version,
             expires_ms: Some(content.expires_ms).filter(|expires_ms| *expires_ms != 0),
         })
