@@ -4,6 +4,7 @@ use super::failing_disk::compiled;
 use super::resp::{Redis, command};
 use crate::harness::Millpond;
 use std::io::Write;
+use std::net::Shutdown;
 use std::path::Path;
 
 const CONFIG: &str = r#"
@@ -244,7 +245,15 @@ fn tokens_open_the_methods_that_commands_are() {
     redis.line("AUTH readers r", "+OK\r\n");
     redis.line("GET a", "$1\r\n1\r\n");
     redis.line("TTL a", ":-1\r\n");
-    redis.line("SET a 2", "-NOPERM ");
+    // What it may read it may read behind a write that is refused.
+    redis.0.write_all(b"SET a 2\r\nGET a\r\n").unwrap();
+    redis.0.shutdown(Shutdown::Write).unwrap();
+    let rest = redis.rest();
+    assert!(
+        rest.starts_with(b"-NOPERM ") && rest.ends_with(b"\r\n$1\r\n1\r\n"),
+        "{}",
+        rest.escape_ascii()
+    );
     let mut redis = Redis::connect(&server);
     redis.line("AUTH r", "+OK\r\n");
     redis.line("MULTI", "+OK\r\n");

@@ -304,7 +304,13 @@ pub(crate) fn refused(parts: &Parts, status: &Status, reply: &mut RespReply<'_>)
 pub(crate) fn goes_again(status: &Status) -> bool {
     matches!(
         status.code,
-        Code::BadArgument | Code::Conflict | Code::Full | Code::TooLarge
+        Code::BadArgument
+            | Code::Conflict
+            | Code::Full
+            | Code::TooLarge
+            // A token may open what reads among them and no batch.
+            | Code::Unauthenticated
+            | Code::Forbidden
     )
 }
 
