@@ -50,8 +50,11 @@ impl Committer {
                 self.checkpoints.attend(log, self.next_version);
             }
         }
+        self.checkpoints.stop();
+        // What was acknowledged does not wait for the end of another file's sync.
+        let finished = self.log.map_or(Ok(()), Log::finish);
         drop(self.checkpoints);
-        self.log.map_or(Ok(()), Log::finish)
+        finished
     }
 
     /// Removes some entries that have expired, by the log: no restart shows them again.

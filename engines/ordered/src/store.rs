@@ -180,6 +180,9 @@ impl Store {
         let (recovered, recovery) = (read.recovered, read.recovery);
         // The process that made them may have ended before this sync; nothing is shown before it.
         sync_folders(&FORMAT, &*disk, dir)?;
+        if let Some(found) = &recovery.checkpoint {
+            sync_checkpoint(&found.file)?;
+        }
         let opened = Log::open(
             &FORMAT,
             disk.clone(),
@@ -479,3 +482,13 @@ impl Drop for Handle {
 
 #[cfg(test)]
 mod tests;
+
+/// The process that made it may not have synced it, as where a folder was copied; what it stands for is removed.
+fn sync_checkpoint(file: &Path) -> Result<(), Error> {
+    let synced = File::open(file).and_then(|file| file.sync_all());
+    synced.map_err(|source| Error::Read {
+        file: file.to_owned(),
+        action: "sync the checkpoint",
+        source,
+    })
+}

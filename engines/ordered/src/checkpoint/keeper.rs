@@ -20,8 +20,9 @@ use crate::Error;
 use crate::index::Index;
 use crate::write::Write;
 
-/// How long after a failure it is tried again.
+/// How long after a failure it is tried again, twice as long each time.
 const AGAIN: Duration = Duration::from_secs(10);
+const AGAIN_MAX: Duration = Duration::from_secs(640);
 const STOPPED: &str = "the store is closed";
 
 /// What somebody who asked for a checkpoint learns.
@@ -171,6 +172,8 @@ pub(crate) struct Checkpoints {
     running: Option<Running>,
     /// Not before then.
     again_at: Option<Instant>,
+    /// How long it is waited behind the next failure.
+    pause: Duration,
 }
 
 struct Running {
@@ -199,6 +202,7 @@ impl Checkpoints {
             began_at: 0,
             running: None,
             again_at: None,
+            pause: AGAIN,
         }
     }
 
@@ -216,13 +220,14 @@ impl Checkpoints {
 
     /// Between two groups: answers, begins and ends what is to be. `next_version` is that of the next entry written.
     pub fn attend(&mut self, log: &mut Log, next_version: u64) {
-        let log_bytes = self.found_bytes + log.written_bytes() - self.began_at;
-        self.meet.counts.log_bytes.store(log_bytes, Ordering::Relaxed);
         let mut is_asked = false;
         if self.meet.is_awaited.swap(false, Ordering::Acquire) {
             self.answer(log, next_version);
             is_asked = !self.meet.lock().asked.is_empty();
         }
+        // Behind the end of one: it may just have taken the log's place.
+        let log_bytes = self.found_bytes + log.written_bytes() - self.began_at;
+        self.meet.counts.log_bytes.store(log_bytes, Ordering::Relaxed);
         let last_bytes = self.meet.counts.bytes.load(Ordering::Relaxed);
         let is_due = log_bytes >= self.log_bytes_max.max(last_bytes);
         let may = || self.again_at.is_none_or(|again| Instant::now() >= again);
@@ -294,11 +299,10 @@ impl Checkpoints {
             Err(error) => return self.failed(&Arc::new(error), running.asked),
         };
         log.leave(running.sequence);
-        (self.found_bytes, self.began_at, self.again_at) = (0, running.written_bytes, None);
+        (self.found_bytes, self.began_at) = (0, running.written_bytes);
+        (self.again_at, self.pause) = (None, AGAIN);
         let counts = &self.meet.counts;
-        let log_bytes = log.written_bytes() - self.began_at;
         for (count, value) in [
-            (&counts.log_bytes, log_bytes),
             (&counts.bytes, checkpoint.bytes),
             (&counts.took_ms, checkpoint.took.as_millis() as u64),
             (&counts.taken_ms, self.index.clock().now_ms()),
@@ -321,7 +325,8 @@ impl Checkpoints {
     }
 
     fn failed(&mut self, error: &Arc<Error>, asked: Vec<SyncSender<Outcome>>) {
-        self.again_at = Some(Instant::now() + AGAIN);
+        self.again_at = Some(Instant::now() + self.pause);
+        self.pause = (self.pause * 2).min(AGAIN_MAX);
         if !self.meet.counts.is_failing.swap(true, Ordering::Relaxed) {
             tracing::error!(%error, "an ordered store cannot write a checkpoint; its log grows, and it is tried again");
         }
@@ -354,10 +359,17 @@ fn start(job: Job) -> Result<JoinHandle<()>, Error> {
         .map_err(Error::Thread)
 }
 
+impl Checkpoints {
+    /// Has the one that is being written given up.
+    pub fn stop(&self) {
+        self.meet.stop();
+    }
+}
+
 impl Drop for Checkpoints {
     /// Waits for the thread: nobody else may have the folder while it writes.
     fn drop(&mut self) {
-        self.meet.stop();
+        self.stop();
         let Some(running) = self.running.take() else {
             return;
         };

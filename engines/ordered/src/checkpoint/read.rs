@@ -121,8 +121,14 @@ impl Opened {
         let (blocks, waiting) = sync_channel::<Found>(threads * WAITING);
         let (waiting, sum) = (Mutex::new(Some(waiting)), Mutex::new(Ok(Held::default())));
         let read: Result<u64, Bad> = thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| work(&waiting, &sum, &take));
+            for number in 0..threads {
+                let name = format!("ordered-load-{number}");
+                let worker = thread::Builder::new().name(name);
+                let started = worker.spawn_scoped(scope, || work(&waiting, &sum, &take));
+                // The others do it where the system has no more threads.
+                if let (Err(source), 0) = (started, number) {
+                    return Err(Bad::Read(source));
+                }
             }
             let mut offset = HEAD_BYTES as u64;
             for number in 0..self.foot.blocks {
@@ -168,12 +174,24 @@ impl Opened {
     }
 }
 
+/// Lets nobody wait for a worker that has ended by a panic.
+struct Leaves<'q>(&'q Mutex<Option<Receiver<Found>>>);
+
+impl Drop for Leaves<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        }
+    }
+}
+
 /// Takes blocks until there are no more, or one is damaged.
 fn work(
     waiting: &Mutex<Option<Receiver<Found>>>,
     sum: &Mutex<Result<Held, Bad>>,
     take: &(impl Fn(Content<'_>) + Sync),
 ) {
+    let _leaves = Leaves(waiting);
     loop {
         let mut queue = waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(Ok((at, block))) = queue.as_ref().map(Receiver::recv) else {

@@ -14,7 +14,7 @@ use super::bytes::{Block, Foot, Head};
 use super::keeper::{End, Meet};
 use super::{Checkpoint, Files, path, unfinished_path};
 use crate::Error;
-use crate::index::Index;
+use crate::index::{ENTRY_OVERHEAD_BYTES, Index};
 use crate::record::FORMAT;
 use crate::tree::Content;
 
@@ -22,6 +22,9 @@ use crate::tree::Content;
 const PART_BYTES: u64 = 1 << 20;
 /// A part takes so long at least, with its pause: 128 MiB a second.
 const PART_MIN: Duration = Duration::from_millis(8);
+
+/// Bytes that stay free for the log.
+const ROOM_BYTES: u64 = 64 << 20;
 
 /// A checkpoint that is to be written.
 pub(super) struct Job {
@@ -65,13 +68,16 @@ impl Job {
     }
 
     fn write(&self, unfinished: &Path) -> Result<Foot, Error> {
-        // One that could not be removed is in the way.
-        match self.disk.remove(unfinished) {
-            Err(source) if source.kind() != io::ErrorKind::NotFound => {
-                return Err(failed(unfinished, "remove the unfinished one")(source));
+        // Some that could not be removed may be in the way.
+        for left in Files::list(&self.dir)?.unfinished {
+            match self.disk.remove(&left) {
+                Err(source) if source.kind() != io::ErrorKind::NotFound => {
+                    return Err(failed(&left, "remove the unfinished one")(source));
+                }
+                _ => {}
             }
-            _ => {}
         }
+        self.look_for_room(unfinished)?;
         let file = self.disk.create(unfinished);
         let mut out = Out {
             job: self,
@@ -93,6 +99,23 @@ impl Job {
             .sync_dir(&self.dir)
             .map_err(failed(&named, "sync the checkpoint's folder"))?;
         Ok(foot)
+    }
+
+    /// Whether there is room for it beside the log: one that fills the disk would have the store's writes fail meanwhile.
+    fn look_for_room(&self, unfinished: &Path) -> Result<(), Error> {
+        let Ok(found) = rustix::fs::statvfs(&self.dir) else {
+            return Ok(());
+        };
+        let free = found.f_bavail.saturating_mul(found.f_frsize);
+        // What an entry has in a file is about half of what it has in memory beside its key and value.
+        let beside = self.index.len() as u64 * ENTRY_OVERHEAD_BYTES / 2;
+        let needed = self.index.bytes().saturating_sub(beside) + ROOM_BYTES;
+        if free >= needed {
+            return Ok(());
+        }
+        let found = format!("about {needed} bytes are needed, with room for the log, and {free} are free");
+        let source = io::Error::new(io::ErrorKind::StorageFull, found);
+        Err(failed(unfinished, "begin the checkpoint")(source))
     }
 
     /// Removes older checkpoints and the segments that nobody needs any more. What cannot be removed now is with the next checkpoint.

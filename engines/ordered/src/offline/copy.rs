@@ -1,7 +1,7 @@
 //! Copies of a folder: of one that a server writes, and back.
 //!
-//! Checkpoints never change once they have their names, segments only grow. Invariant: the copy has the newest checkpoint there was, all
-//! segments from it on, and is verified before it gets its name.
+//! Checkpoints never change once they have their names, segments only grow. Invariant: the copy has all checkpoints and segments there
+//! were, and is verified before it gets its name.
 
 use std::fs::{self, File};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -63,10 +63,12 @@ pub fn backup(dir: &Path, to: &Path, link: bool, report: Report<'_>) -> Result<C
 /// The backup is damaged or cannot be read, or the folder cannot be written. What was copied is removed.
 pub fn restore(backup: &Path, to: &Path, report: Report<'_>) -> Result<Copied, Error> {
     let _kept = Kept::of(backup)?;
-    verify_kept(backup, report)?;
+    let source = verify_kept(backup, report)?;
     let unfinished = begin(to)?;
     let copied = copy_files(backup, &unfinished, false);
-    finish(copied, (&unfinished, to), report)
+    let restored = finish(copied, (&unfinished, to), report)?;
+    debug_assert_eq!(restored.verified.last_sequence, source.last_sequence);
+    Ok(restored)
 }
 
 /// Makes the folder that the copy is made in.
@@ -84,7 +86,15 @@ fn begin(to: &Path) -> Result<PathBuf, Error> {
     let mut name = to.file_name().unwrap_or_default().to_owned();
     name.push(".unfinished");
     let unfinished = to.with_file_name(name);
-    fs::create_dir(&unfinished).map_err(|source| folder_error(&unfinished, "make the folder", source))?;
+    fs::create_dir(&unfinished).map_err(|source| {
+        let action = match source.kind() {
+            io::ErrorKind::AlreadyExists => {
+                "make the folder, which a copy that was broken off has left: remove it;"
+            }
+            _ => "make the folder",
+        };
+        folder_error(&unfinished, action, source)
+    })?;
     Ok(unfinished)
 }
 
@@ -141,40 +151,38 @@ fn sync_parent(dir: &Path) -> io::Result<()> {
 
 /// Copies what a start reads: how many files, and whether the checkpoint is the same file.
 fn copy_files(from: &Path, to: &Path, link: bool) -> Result<(usize, bool), Error> {
-    // Checkpoints first: the segments that are there behind this reach what the checkpoint needs, or the first of them is gone.
-    let newest = Files::list(from)?.finished.first().copied();
+    // Checkpoints first: the segments that are there behind this reach what the newest needs, or the first of them is gone. Most often it
+    // is alone; what is before it is what a start falls back to where it is damaged.
+    let finished = Files::list(from)?.finished;
     let all = segments(&FORMAT, from)?;
-    let needed: Vec<u64> = all
-        .into_iter()
-        .filter(|first| newest.is_none_or(|newest| *first >= newest))
-        .collect();
-    let (mut files, mut is_linked) = (0, false);
-    if let Some(newest) = newest {
-        let (source, target) = (path(from, newest), path(to, newest));
-        is_linked = link && fs::hard_link(&source, &target).is_ok();
-        if !is_linked {
+    let mut is_linked = link && !finished.is_empty();
+    for sequence in &finished {
+        let (source, target) = (path(from, *sequence), path(to, *sequence));
+        let is_same = link && fs::hard_link(&source, &target).is_ok();
+        if !is_same {
             copy_file(&source, &target)?;
         }
-        files += 1;
+        is_linked &= is_same;
     }
-    for first in &needed {
+    for first in &all {
         copy_file(&segment_path(from, *first), &segment_path(to, *first))?;
-        files += 1;
     }
-    if let Some(last) = needed.last() {
+    if let Some(last) = all.last() {
         copy_again(&segment_path(from, *last), &segment_path(to, *last))?;
     }
-    Ok((files, is_linked))
+    Ok((finished.len() + all.len(), is_linked))
 }
 
 /// Copies what was written of a segment when it was copied first once more, and that alone. A group is written when the one before is
 /// whole, so only the last one can be in parts now; before, the copy may have missed a group and met the next.
 fn copy_again(from: &Path, to: &Path) -> Result<(), Error> {
     let copied = || {
-        let written = written_bytes(to)?;
+        let (length, written) = (fs::metadata(to)?.len(), written_bytes(to)?);
         let mut target = File::options().write(true).truncate(true).open(to)?;
         let source = File::open(from)?;
-        io::copy(&mut source.take(written), &mut target).map(drop)
+        io::copy(&mut source.take(written), &mut target)?;
+        // The zeros behind that may be the last record's own; a start takes others for room that was reserved.
+        target.set_len(length)
     };
     copied().map_err(|source| Error::Read {
         file: from.to_owned(),

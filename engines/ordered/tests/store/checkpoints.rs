@@ -4,7 +4,8 @@
 
 use std::path::{Path, PathBuf};
 
-use millpond_engines_ordered::{Durability, Error, Options, Store};
+use millpond_engines_ordered::offline::{backup, restore};
+use millpond_engines_ordered::{Durability, Error, Options, Put, Store};
 
 use crate::{Contents, contents, one, reopen, segments};
 
@@ -387,4 +388,67 @@ fn a_log_of_format_1_goes_on_in_a_segment_of_format_2() {
         drop(store);
         assert_eq!(reopen(&scratch).1.torn_tail, None);
     }
+}
+
+/// A record may end in bytes that look like room behind the log.
+#[test]
+fn copies_have_a_last_record_that_ends_in_zeros() {
+    for (durability, value) in [
+        (Durability::Synced, &[1, 0, 0, 0][..]),
+        (Durability::Logged, &[0; 40][..]),
+    ] {
+        let parent = tempfile::tempdir().unwrap();
+        let place = |name: &str| parent.path().join(name);
+        let options = Options {
+            durability,
+            ..Options::default()
+        };
+        let (store, _) = Store::open(&place("store"), options).unwrap();
+        for number in 0..3 {
+            let put = Put {
+                entries: vec![(format!("k{number}").into_bytes(), value.to_vec())],
+                ..Put::default()
+            };
+            store.write_wait(put).unwrap();
+            if number == 1 {
+                // What it may show ends with such a record.
+                store.checkpoint().unwrap();
+            }
+            let (open, restored) = (format!("open{number}"), format!("restored{number}"));
+            let expected = contents(&store);
+            backup(&place("store"), &place(&open), true, &mut |_| ()).unwrap();
+            restore(&place(&open), &place(&restored), &mut |_| ()).unwrap();
+            for name in [open, restored] {
+                let (copy, recovery) = Store::open(&place(&name), Options::default()).unwrap();
+                assert_eq!(contents(&copy), expected, "{name}: {recovery}");
+                assert_eq!(recovery.torn_tail, None, "{name}");
+            }
+        }
+        let expected = contents(&store);
+        store.close().unwrap();
+        backup(&place("store"), &place("closed"), false, &mut |_| ()).unwrap();
+        let (copy, _) = Store::open(&place("closed"), Options::default()).unwrap();
+        assert_eq!(contents(&copy), expected);
+    }
+}
+
+#[test]
+fn a_store_beside_a_damaged_checkpoint_is_copied_as_a_start_reads_it() {
+    let made = make();
+    let whole = made.parent.path().join("whole");
+    // The log from its beginning, as if nothing had been removed yet.
+    let (store, _) = Store::open(&whole, Options::default()).unwrap();
+    for number in 0..4 {
+        store.write_wait(one(&format!("k{number}"), "x")).unwrap();
+    }
+    let expected = contents(&store);
+    store.close().unwrap();
+    let name = made.checkpoint.file_name().unwrap();
+    std::fs::write(whole.join(name), b"no checkpoint").unwrap();
+    let (copied, restored) = (made.parent.path().join("b"), made.parent.path().join("r"));
+    backup(&whole, &copied, true, &mut |_| ()).unwrap();
+    restore(&copied, &restored, &mut |_| ()).unwrap();
+    let (store, recovery) = Store::open(&restored, Options::default()).unwrap();
+    assert_eq!(contents(&store), expected);
+    assert_eq!(recovery.damaged.len(), 1, "{recovery}");
 }

@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use tempfile::TempDir;
 
 use super::*;
-use crate::Put;
+use crate::{Kind, Put};
 use millpond_wal::faults::failing::{FailingDisk, Plan};
 
 /// Of a segment's header.
@@ -113,12 +113,12 @@ pub fn contents(store: &Store) -> Vec<String> {
         ..Scan::default()
     };
     let cursor = store.scan(&scan, &mut |key, value| {
-        let version = store.get(key).unwrap().version;
-        found.push(format!(
-            "{}={}@{version}",
-            key.escape_ascii(),
-            value.escape_ascii()
-        ));
+        let entry = store.get(key).unwrap();
+        let value = match entry.kind {
+            Kind::Bytes => value.escape_ascii().to_string(),
+            Kind::List => format!("{:?}", store.items(key, 0, -1, usize::MAX).unwrap()),
+        };
+        found.push(format!("{}={value}@{}", key.escape_ascii(), entry.version));
     });
     assert_eq!(cursor, None);
     found

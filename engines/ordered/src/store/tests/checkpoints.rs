@@ -201,8 +201,20 @@ fn a_checkpoint_is_written_when_the_log_has_grown() {
         bed.store.write_wait(one("k", "value")).unwrap();
         writes += 1;
     }
+    // The log that it stands for counts no more: the next segment was begun once.
+    let files = |end: &str| names(&bed).iter().filter(|name| name.ends_with(end)).count();
+    assert_eq!((files(".mpc"), files(".mpl"), files(".unfinished")), (1, 1, 0));
+    let log_bytes = bed
+        .store
+        .counted(|counts| counts.log_bytes.load(Ordering::Relaxed) as f64);
+    assert!(log_bytes < 4000.0, "{log_bytes}");
+    let ended = bed.disk.counts().creates;
+    for _ in 0..10 {
+        bed.store.write_wait(one("k", "value")).unwrap();
+    }
+    assert_eq!(bed.disk.counts().creates, ended, "a second one behind the first");
     let (_, store, recovery, _parent) = bed.reopen();
-    assert_eq!(contents(&store), [format!("k=value@{writes}")]);
+    assert_eq!(contents(&store), [format!("k=value@{}", writes + 10)]);
     assert!(recovery.records < writes, "{recovery}");
 }
 
@@ -272,7 +284,7 @@ fn checkpoints_beside_writers_lose_and_revive_nothing() {
                 random ^= random << 17;
                 let key = |at: u64| format!("k{:03}", (random >> (at * 8)) % 700).into_bytes();
                 let value = format!("{random}").repeat((random % 20) as usize).into_bytes();
-                let operation = |at| match (random >> at) % 4 {
+                let operation = |at| match (random >> at) % 8 {
                     0 => Operation::Remove {
                         key: key(at),
                         if_version: None,
@@ -281,6 +293,21 @@ fn checkpoints_beside_writers_lose_and_revive_nothing() {
                         key: format!("sum{number}").into_bytes(),
                         by: 1,
                         ttl_ms: None,
+                    },
+                    2 | 3 => Operation::Append {
+                        key: format!("list{}", (random >> at) % 40).into_bytes(),
+                        items: vec![value.clone(); 1 + at as usize % 2],
+                        keep: Some(1 + (random % 9) as u32),
+                        ttl_ms: None,
+                    },
+                    4 => Operation::Trim {
+                        key: format!("list{}", (random >> at) % 40).into_bytes(),
+                        start: 1,
+                        stop: (random % 5) as i64,
+                    },
+                    5 => Operation::Expire {
+                        key: key(at),
+                        ttl_ms: Some(2_000_000_000),
                     },
                     _ => Operation::Put {
                         key: key(at),
