@@ -152,20 +152,26 @@ fn a_dump_loads_into_another_store() {
         "{\"key_base64\": \"/wA=\", \"value_base64\": \"AAECAw==\"}\n\
          {\"key\": \"text\", \"value\": \"é\", \"expires_ms\": 99999999999999}\n\
          {\"key\": \"gone\", \"value\": \"x\", \"expires_ms\": 5}\n\
+         {\"key\": \"list\", \"items_base64\": [\"YQ==\", \"\", \"Yg==\"], \"expires_ms\": 99999999999999}\n\
          {\"key\": \"empty\", \"value\": \"\", \"version\": 77}\n",
     )
     .unwrap();
     let said = done(&ordered(&["load"], &[&one, &lines]));
     assert!(
-        said.contains("3 entries loaded") && said.contains("(1 more have expired)"),
+        said.contains("4 entries loaded") && said.contains("(1 more have expired)"),
         "{said}"
     );
     let dumped = ordered(&["dump"], &[&one]);
     let found = dump(&one);
     let keys: Vec<&Value> = found.iter().map(|line| &line["key_base64"]).collect();
-    assert_eq!(keys, [&base64("empty"), &base64("text"), &json!("/wA=")]);
-    assert_eq!(found[2]["value_base64"], "AAECAw==");
-    let expires_ms = found[1]["expires_ms"].as_u64().unwrap();
+    assert_eq!(
+        keys,
+        [&base64("empty"), &base64("list"), &base64("text"), &json!("/wA=")]
+    );
+    assert_eq!(found[1]["items_base64"], json!(["YQ==", "", "Yg=="]));
+    assert!(found[1].get("value_base64").is_none() && found[1]["expires_ms"].is_u64());
+    assert_eq!(found[3]["value_base64"], "AAECAw==");
+    let expires_ms = found[2]["expires_ms"].as_u64().unwrap();
     assert!(
         (99_999_990_000_000..100_000_060_000_000).contains(&expires_ms),
         "{expires_ms}"

@@ -288,7 +288,7 @@ fn what_no_list_can_hold_is_refused() {
     assert!(error.contains("keep at least one"), "{error}");
     let error = refused(&mut http, "ordered.append", &append(json!("a"), json!(1)), 30104);
     assert!(error.contains("key \"items\""), "{error}");
-    let half = "x".repeat(5 << 20);
+    let half = "x".repeat(600_000);
     ok(&mut http, "ordered.append", &append(json!([half]), json!(null)));
     let error = refused(
         &mut http,
@@ -297,12 +297,15 @@ fn what_no_list_can_hold_is_refused() {
         30110,
     );
     assert!(
-        error.contains("bytes of a list: 10485772, at most 8388608"),
+        error.contains("bytes of a list: 1200012, at most 1048576"),
         "{error}"
     );
     // With a cap there is room for it.
     let answer = ok(&mut http, "ordered.append", &append(json!([half]), json!(1)));
     assert_eq!(answer["count"], 1);
+    let many = json!({"keys": vec!["k"; 100_000]});
+    let error = refused(&mut http, "ordered.inspect", &many, 30110);
+    assert!(error.contains("100000 keys, and the limit is"), "{error}");
     let call = json!({"entries": [["k", "v"]], "ttl_ms": 1, "keep_ttl": true});
     let error = refused(&mut http, "ordered.put", &call, 30104);
     assert!(error.contains("keep_ttl"), "{error}");
