@@ -11,7 +11,6 @@ pub(crate) mod nodes;
 mod resp;
 mod secret;
 mod source;
-mod stores;
 mod tls;
 mod web;
 
@@ -20,7 +19,6 @@ pub use nodes::{Etcd, MapSource, Nodes, Tls as NodesTls};
 pub use resp::Resp;
 pub(crate) use resp::numbered;
 pub use source::{Origin, load, made};
-pub use stores::Stores;
 pub use tls::Tls;
 
 use crate::Error;
@@ -56,7 +54,7 @@ pub struct Config {
     /// The servers that share tables with this one; none when left out.
     pub nodes: Option<Nodes>,
     /// Ordered stores by name.
-    pub ordered: Stores,
+    pub ordered: BTreeMap<String, millpond_engines_ordered::Section>,
     /// Models by name.
     pub models: BTreeMap<String, ModelSection>,
     /// The library that ONNX models run on.

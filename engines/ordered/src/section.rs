@@ -25,6 +25,8 @@ pub struct Section {
     pub memory_bytes_max: Option<u64>,
     /// Bytes of the log after which a checkpoint is written, and no fewer than the last one has.
     pub checkpoint_log_bytes: u64,
+    /// The number that RESP's SELECT calls it by. The store itself does nothing with it.
+    pub resp_database: Option<u32>,
 }
 
 impl Default for Section {
@@ -45,6 +47,7 @@ impl Default for Section {
             segment_bytes_max,
             memory_bytes_max,
             checkpoint_log_bytes,
+            resp_database: None,
         }
     }
 }

@@ -65,16 +65,20 @@ pub(crate) fn numbered(config: &Config) -> Vec<Numbered<'_>> {
             number: table.resp_database?,
         })
     });
-    let stores = config.ordered.keys().filter_map(|name| {
+    let stores = config.ordered.iter().filter_map(|(name, store)| {
         Some(Numbered {
             section: "ordered",
             name,
-            number: config.ordered.resp_database(name)?,
+            number: store.resp_database?,
         })
     });
     let mut numbered: Vec<Numbered<'_>> = tables.chain(stores).collect();
     let default = config.default_store.as_deref();
-    let default = default.filter(|name| config.ordered.resp_database(name).is_none());
+    let has_none = |name: &&str| {
+        let store = config.ordered.get(*name);
+        store.is_none_or(|store| store.resp_database.is_none())
+    };
+    let default = default.filter(has_none);
     if let Some(name) = default
         && numbered.iter().all(|other| other.number != DEFAULT_STORES)
     {
@@ -95,7 +99,11 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
             name,
             number,
         } = one;
-        let is_said = section == "features" || config.ordered.resp_database(name).is_some();
+        let is_said = section == "features"
+            || config
+                .ordered
+                .get(name)
+                .is_some_and(|store| store.resp_database.is_some());
         if config.server.resp.is_none() && is_said {
             return Err(format!(
                 "{section}.{name}.resp_database says nothing without a RESP port; write a section [server.resp]"
