@@ -84,6 +84,39 @@ fn commands_in_a_row_share_batches_and_their_errors_are_their_own() {
 }
 
 #[test]
+fn a_command_that_fails_costs_those_around_it_few_batches() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &[]);
+    let mut redis = Redis::connect(&server);
+    redis.line("SET text x", "+OK\r\n");
+    let bad = command(&[b"INCR", b"text"]);
+    let refused = "-ERR value is not an integer or out of range\r\n";
+    let mut sum = 0;
+    for (fails, batches_max) in [
+        (&(|at| at == 77) as &dyn Fn(u32) -> bool, 40),
+        (&|at| at == 0 || at == 127, 60),
+        (&|at| at % 5 == 3, u64::MAX),
+        (&|_| true, u64::MAX),
+    ] {
+        let before = answered(&server, "ordered.batch");
+        let (mut sent, mut expected) = (Vec::new(), String::new());
+        for at in 0..128 {
+            if fails(at) {
+                sent.extend_from_slice(&bad);
+                expected.push_str(refused);
+            } else {
+                sum += 1;
+                sent.extend(command(&[b"INCR", b"sum"]));
+                expected.push_str(&format!(":{sum}\r\n"));
+            }
+        }
+        redis.check(&sent, expected.as_bytes());
+        let batches = answered(&server, "ordered.batch") - before;
+        assert!(batches < batches_max, "{batches} batches");
+    }
+}
+
+#[test]
 fn a_transaction_is_one_batch() {
     let folder = folder("");
     let server = Millpond::start(folder.path(), &[]);

@@ -145,7 +145,7 @@ pub(crate) struct Asked {
     pub(crate) scanned: Option<Arc<Scanned>>,
     /// The commands of a store's batch.
     pub(crate) parts: Parts,
-    /// Where they are kept, if they may go again one by one.
+    /// Where they are kept, if they may go again in smaller calls.
     pub(crate) again: Option<Arc<Again>>,
 }
 
