@@ -92,12 +92,14 @@ fn a_command_that_fails_costs_those_around_it_few_batches() {
     let bad = command(&[b"INCR", b"text"]);
     let refused = "-ERR value is not an integer or out of range\r\n";
     let mut sum = 0;
-    for (fails, batches_max) in [
-        (&(|at| at == 77) as &dyn Fn(u32) -> bool, 40),
-        (&|at| at == 0 || at == 127, 60),
-        (&|at| at % 5 == 3, u64::MAX),
-        (&|_| true, u64::MAX),
-    ] {
+    type Fails = fn(u32) -> bool;
+    let cases: [(Fails, u64); 4] = [
+        (|at| at == 77, 40),
+        (|at| at == 0 || at == 127, 60),
+        (|at| at % 5 == 3, u64::MAX),
+        (|_| true, u64::MAX),
+    ];
+    for (fails, batches_max) in cases {
         let before = answered(&server, "ordered.batch");
         let (mut sent, mut expected) = (Vec::new(), String::new());
         for at in 0..128 {
@@ -218,4 +220,26 @@ fn a_transaction_that_is_refused_does_nothing() {
     redis.line("RESET", "+RESET\r\n");
     redis.line("EXEC", "-ERR EXEC without MULTI\r\n");
     redis.line("GET a", "$1\r\n2\r\n");
+}
+
+#[test]
+fn a_transaction_where_nothing_is_selected_is_discarded() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &["ordered.events.resp_database=5"]);
+    let mut redis = Redis::connect(&server);
+    for (line, expected) in [
+        ("MULTI", "+OK\r\n"),
+        (
+            "SET a 1",
+            "-ERR DB 0 holds nothing here; SELECT one of 4, 5 (resp_database of a table or a store)\r\n",
+        ),
+        (
+            "EXEC",
+            "-EXECABORT Transaction discarded because of previous errors.\r\n",
+        ),
+        ("MULTI", "+OK\r\n"),
+        ("EXEC", "*0\r\n"),
+    ] {
+        redis.line(line, expected);
+    }
 }
