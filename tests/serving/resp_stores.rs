@@ -159,9 +159,10 @@ fn lists_and_what_has_no_place_here_are_replied_as_by_redis() {
                 "WATCH a",
                 "-ERR unknown command 'WATCH', with args beginning with: 'a' \r\n",
             ),
+            ("SET passing 1 EX 100", "+OK\r\n"),
             (
                 "INFO keyspace",
-                "$56\r\n# Keyspace\r\ndb0:keys=2,avg_ttl=0\r\ndb4:keys=0,avg_ttl=0\r\n\r\n",
+                "$76\r\n# Keyspace\r\ndb0:keys=3,expires=1,avg_ttl=0\r\ndb4:keys=0,expires=0,avg_ttl=0\r\n\r\n",
             ),
         ],
     );
