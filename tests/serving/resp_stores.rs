@@ -339,4 +339,20 @@ fn a_store_whose_disk_fails_is_read_only_and_each_command_is_told() {
     let sets = command(&[b"SET", b"a", b"2"]).repeat(3);
     redis.check(&sets, refused.repeat(3).as_bytes());
     redis.line("GET a", "$1\r\n1\r\n");
+    redis.line("GETEX a EX 100", refused);
+    // Reads that share a batch with writes.
+    let mixed: Vec<u8> = [
+        &[&b"GETEX"[..], b"a"][..],
+        &[b"SET", b"a", b"2"],
+        &[b"GET", b"a"],
+        &[b"GETEX", b"a"],
+        &[b"DEL", b"a"],
+        &[b"TTL", b"a"],
+    ]
+    .into_iter()
+    .flat_map(command)
+    .collect();
+    let value = "$1\r\n1\r\n";
+    let expected = format!("{value}{refused}{value}{value}{refused}:-1\r\n");
+    redis.check(&mixed, expected.as_bytes());
 }

@@ -63,7 +63,7 @@ impl Commands {
                     return 0;
                 }
                 Ok((database, served)) => {
-                    let ask = served.and_then(|served| Some((served.ask?, served.join)));
+                    let ask = served.and_then(|served| Some((served.asks(row, command.len())?, served.join)));
                     let compile = served.and_then(|served| served.compile);
                     match (ask, compile) {
                         (Some(ask), _) => ask,
