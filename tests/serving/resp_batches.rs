@@ -3,8 +3,9 @@
 use super::resp::{Redis, command};
 use super::resp_stores::{WRONG_TYPE, folder};
 use crate::harness::Millpond;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::time::Duration;
 
 /// What a method has answered so far.
 fn answered(server: &Millpond, method: &str) -> u64 {
@@ -242,4 +243,65 @@ fn a_transaction_where_nothing_is_selected_is_discarded() {
     ] {
         redis.line(line, expected);
     }
+}
+
+#[test]
+fn a_transaction_that_stays_open_is_a_request_that_does_not_come_whole() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &["server.request_timeout_s=1"]);
+    let mut others = Redis::connect(&server);
+    others.line("SET a 1", "+OK\r\n");
+    let mut redis = Redis::connect(&server);
+    redis.line("MULTI", "+OK\r\n");
+    // What is queued gives it no more time.
+    let set = command(&[b"SET", b"a", b"2"]);
+    let mut replies = 0;
+    let is_over = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        let mut reply = [0; 9];
+        let is_open = redis.0.write_all(&set).is_ok() && redis.0.read_exact(&mut reply).is_ok();
+        replies += u32::from(is_open && reply == *b"+QUEUED\r\n");
+        !is_open
+    });
+    assert!(is_over && replies > 0, "{replies} replies");
+    // One that has nothing open stays.
+    others.line("GET a", "$1\r\n1\r\n");
+}
+
+#[test]
+fn what_transactions_hold_is_freed_where_there_is_no_room_for_more() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &["server.unfinished_bytes_max=1048576"]);
+    let queued = b"+QUEUED\r\n";
+    let set = |bytes: usize| command(&[b"SET", b"a", &vec![b'v'; bytes]]);
+    let mut queueing = Vec::new();
+    let refused = loop {
+        let mut redis = Redis::connect(&server);
+        redis.line("MULTI", "+OK\r\n");
+        redis.check(&set(200_000), queued);
+        // It holds twice as much now; where there is no room for that an error follows, else the next is queued.
+        redis.check(b"GET b\r\n", queued);
+        redis.0.write_all(b"GET b\r\n").unwrap();
+        let mut first = [0; 1];
+        redis.0.read_exact(&mut first).unwrap();
+        if first == *b"-" {
+            break redis;
+        }
+        redis.check(b"", queued.strip_prefix(b"+").unwrap());
+        queueing.push(redis);
+        assert!(queueing.len() < 20, "nothing was refused");
+    };
+    // The refused one is not over yet, and those before it are whole.
+    let mut redis = Redis::connect(&server);
+    redis.line("MULTI", "+OK\r\n");
+    redis.check(&set(100_000), queued);
+    redis.line("EXEC", "*1\r\n+OK\r\n");
+    for redis in &mut queueing {
+        redis.line("EXEC", "*3\r\n+OK\r\n$-1\r\n$-1\r\n");
+    }
+    let said = String::from_utf8(refused.rest()).unwrap();
+    assert!(
+        said.starts_with("OVERLOADED requests that have not come whole"),
+        "{said}"
+    );
 }

@@ -105,7 +105,13 @@ impl<S: Service> Session<Serving<S>> for Commands {
             limited!(warn, turn.counters().quiet, WEB_PAGE, [peer = %turn.peer()], "connection closed: HTTP on the RESP port");
             return Received::Malformed;
         }
-        Received::Served(len + self.serve(local, turn, &command, input.split_at(len)))
+        let was_queueing = self.state.queued.is_some();
+        let len = len + self.serve(local, turn, &command, input.split_at(len));
+        match was_queueing && self.state.queued.is_some() {
+            // A transaction is one request, whose time counts from MULTI.
+            true => Received::Piece(len),
+            false => Received::Served(len),
+        }
     }
 
     fn is_full(&self, in_flight: usize) -> bool {
@@ -121,6 +127,10 @@ impl<S: Service> Session<Serving<S>> for Commands {
         self.serve_left(local, turn);
     }
 
+    fn is_partial(&self) -> bool {
+        self.state.queued.is_some()
+    }
+
     fn held_bytes(&self) -> usize {
         // What is kept of a call that is on its way is bounded, and served.
         let queued = self.state.queued.as_ref();
@@ -132,6 +142,7 @@ impl<S: Service> Session<Serving<S>> for Commands {
         if turn.in_flight() == 0 {
             self.fail(turn, &format!("OVERLOADED {why}"));
         }
+        (self.state.queued, self.again, self.left) = (None, None, Left::default());
     }
 }
 
