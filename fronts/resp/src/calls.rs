@@ -19,6 +19,8 @@ use std::sync::Arc;
 /// that has more shares none.
 const BATCHED_MAX: usize = 128;
 const BATCHED_BYTES: usize = 32 << 10;
+/// Bytes of further commands from which on it takes no further one: they are kept, and may have many words for few operations.
+const KEPT_BYTES: usize = 2 * BATCHED_BYTES;
 
 impl Commands {
     /// Runs a command; returns the bytes of those behind it that its call has answered too.
@@ -256,7 +258,10 @@ impl Commands {
             return (Parts::One(first), used);
         }
         let mut parts = vec![first];
-        while parts.len() < BATCHED_MAX.min(self.shared_max) && out.bytes() < BATCHED_BYTES {
+        while parts.len() < BATCHED_MAX.min(self.shared_max)
+            && out.bytes() < BATCHED_BYTES
+            && used < KEPT_BYTES
+        {
             let Some((part, len)) = self.next_part(out, behind.get(used..).unwrap_or_default()) else {
                 break;
             };
