@@ -3,8 +3,9 @@
 use super::resp::{Redis, command};
 use super::resp_stores::{WRONG_TYPE, folder};
 use crate::harness::Millpond;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::Shutdown;
+use std::time::Duration;
 
 /// What a method has answered so far.
 fn answered(server: &Millpond, method: &str) -> u64 {
@@ -81,6 +82,41 @@ fn commands_in_a_row_share_batches_and_their_errors_are_their_own() {
         redis.0.write_all(piece).unwrap();
     }
     redis.check(b"", &expected);
+}
+
+#[test]
+fn a_command_that_fails_costs_those_around_it_few_batches() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &[]);
+    let mut redis = Redis::connect(&server);
+    redis.line("SET text x", "+OK\r\n");
+    let bad = command(&[b"INCR", b"text"]);
+    let refused = "-ERR value is not an integer or out of range\r\n";
+    let mut sum = 0;
+    type Fails = fn(u32) -> bool;
+    let cases: [(Fails, u64); 4] = [
+        (|at| at == 77, 40),
+        (|at| at == 0 || at == 127, 60),
+        (|at| at % 5 == 3, u64::MAX),
+        (|_| true, u64::MAX),
+    ];
+    for (fails, batches_max) in cases {
+        let before = answered(&server, "ordered.batch");
+        let (mut sent, mut expected) = (Vec::new(), String::new());
+        for at in 0..128 {
+            if fails(at) {
+                sent.extend_from_slice(&bad);
+                expected.push_str(refused);
+            } else {
+                sum += 1;
+                sent.extend(command(&[b"INCR", b"sum"]));
+                expected.push_str(&format!(":{sum}\r\n"));
+            }
+        }
+        redis.check(&sent, expected.as_bytes());
+        let batches = answered(&server, "ordered.batch") - before;
+        assert!(batches < batches_max, "{batches} batches");
+    }
 }
 
 #[test]
@@ -185,4 +221,87 @@ fn a_transaction_that_is_refused_does_nothing() {
     redis.line("RESET", "+RESET\r\n");
     redis.line("EXEC", "-ERR EXEC without MULTI\r\n");
     redis.line("GET a", "$1\r\n2\r\n");
+}
+
+#[test]
+fn a_transaction_where_nothing_is_selected_is_discarded() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &["ordered.events.resp_database=5"]);
+    let mut redis = Redis::connect(&server);
+    for (line, expected) in [
+        ("MULTI", "+OK\r\n"),
+        (
+            "SET a 1",
+            "-ERR DB 0 holds nothing here; SELECT one of 4, 5 (resp_database of a table or a store)\r\n",
+        ),
+        (
+            "EXEC",
+            "-EXECABORT Transaction discarded because of previous errors.\r\n",
+        ),
+        ("MULTI", "+OK\r\n"),
+        ("EXEC", "*0\r\n"),
+    ] {
+        redis.line(line, expected);
+    }
+}
+
+#[test]
+fn a_transaction_that_stays_open_is_a_request_that_does_not_come_whole() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &["server.request_timeout_s=1"]);
+    let mut others = Redis::connect(&server);
+    others.line("SET a 1", "+OK\r\n");
+    let mut redis = Redis::connect(&server);
+    redis.line("MULTI", "+OK\r\n");
+    // What is queued gives it no more time.
+    let set = command(&[b"SET", b"a", b"2"]);
+    let mut replies = 0;
+    let is_over = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(50));
+        let mut reply = [0; 9];
+        let is_open = redis.0.write_all(&set).is_ok() && redis.0.read_exact(&mut reply).is_ok();
+        replies += u32::from(is_open && reply == *b"+QUEUED\r\n");
+        !is_open
+    });
+    assert!(is_over && replies > 0, "{replies} replies");
+    // One that has nothing open stays.
+    others.line("GET a", "$1\r\n1\r\n");
+}
+
+#[test]
+fn what_transactions_hold_is_freed_where_there_is_no_room_for_more() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &["server.unfinished_bytes_max=1048576"]);
+    let queued = b"+QUEUED\r\n";
+    let set = |bytes: usize| command(&[b"SET", b"a", &vec![b'v'; bytes]]);
+    let mut queueing = Vec::new();
+    let refused = loop {
+        let mut redis = Redis::connect(&server);
+        redis.line("MULTI", "+OK\r\n");
+        redis.check(&set(200_000), queued);
+        // It holds twice as much now; where there is no room for that an error follows, else the next is queued.
+        redis.check(b"GET b\r\n", queued);
+        redis.0.write_all(b"GET b\r\n").unwrap();
+        let mut first = [0; 1];
+        redis.0.read_exact(&mut first).unwrap();
+        if first == *b"-" {
+            break redis;
+        }
+        redis.check(b"", queued.strip_prefix(b"+").unwrap());
+        queueing.push(redis);
+        assert!(queueing.len() < 20, "nothing was refused");
+    };
+    // The refused one is not over yet, and those before it are whole.
+    let mut redis = Redis::connect(&server);
+    redis.line("MULTI", "+OK\r\n");
+    redis.check(&set(100_000), queued);
+    redis.line("EXEC", "*1\r\n+OK\r\n");
+    for redis in &mut queueing {
+        redis.line("EXEC", "*3\r\n+OK\r\n$-1\r\n$-1\r\n");
+    }
+    let said = String::from_utf8(refused.rest()).unwrap();
+    assert!(
+        said.starts_with("OVERLOADED requests that have not come whole"),
+        "{said}"
+    );
 }

@@ -55,6 +55,39 @@ fn scans_go_on_by_any_connection() {
 }
 
 #[test]
+fn a_page_ends_where_holding_its_keys_against_a_pattern_takes_long() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &[]);
+    let mut redis = Redis::connect(&server);
+    let tail = "a".repeat(1000);
+    let all: Vec<String> = (0..60).map(|number| format!("key{number:02}{tail}")).collect();
+    let sets: Vec<u8> = all
+        .iter()
+        .flat_map(|key| command(&[b"SET", key.as_bytes(), b"v"]))
+        .collect();
+    redis.check(&sets, &OK.repeat(60));
+    // 256 bytes held against keys of 1,005.
+    let pattern = format!("*{}*", "?a".repeat(127));
+    let (mut cursor, mut keys, mut pages) = ("0".to_owned(), Vec::new(), Vec::new());
+    loop {
+        let line = format!("SCAN {cursor} MATCH {pattern} COUNT 1000\r\n");
+        redis.0.write_all(line.as_bytes()).unwrap();
+        let (next, page) = page(&mut redis.0);
+        pages.push(page.len());
+        keys.extend(page);
+        if next == "0" {
+            break;
+        }
+        cursor = next;
+    }
+    assert_eq!(pages, [19, 19, 19, 3]);
+    assert_eq!(keys, all);
+    // Keys that are held against none are not counted.
+    redis.0.write_all(b"SCAN 0 COUNT 1000\r\n").unwrap();
+    assert_eq!(page(&mut redis.0).1.len(), 60);
+}
+
+#[test]
 fn ranges_go_on_by_their_keys() {
     let folder = folder("");
     let server = Millpond::start(folder.path(), &[]);

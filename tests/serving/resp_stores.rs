@@ -159,9 +159,10 @@ fn lists_and_what_has_no_place_here_are_replied_as_by_redis() {
                 "WATCH a",
                 "-ERR unknown command 'WATCH', with args beginning with: 'a' \r\n",
             ),
+            ("SET passing 1 EX 100", "+OK\r\n"),
             (
                 "INFO keyspace",
-                "$56\r\n# Keyspace\r\ndb0:keys=2,avg_ttl=0\r\ndb4:keys=0,avg_ttl=0\r\n\r\n",
+                "$76\r\n# Keyspace\r\ndb0:keys=3,expires=1,avg_ttl=0\r\ndb4:keys=0,expires=0,avg_ttl=0\r\n\r\n",
             ),
         ],
     );
@@ -338,4 +339,20 @@ fn a_store_whose_disk_fails_is_read_only_and_each_command_is_told() {
     let sets = command(&[b"SET", b"a", b"2"]).repeat(3);
     redis.check(&sets, refused.repeat(3).as_bytes());
     redis.line("GET a", "$1\r\n1\r\n");
+    redis.line("GETEX a EX 100", refused);
+    // Reads that share a batch with writes.
+    let mixed: Vec<u8> = [
+        &[&b"GETEX"[..], b"a"][..],
+        &[b"SET", b"a", b"2"],
+        &[b"GET", b"a"],
+        &[b"GETEX", b"a"],
+        &[b"DEL", b"a"],
+        &[b"TTL", b"a"],
+    ]
+    .into_iter()
+    .flat_map(command)
+    .collect();
+    let value = "$1\r\n1\r\n";
+    let expected = format!("{value}{refused}{value}{value}{refused}:-1\r\n");
+    redis.check(&mixed, expected.as_bytes());
 }

@@ -112,7 +112,8 @@ impl Store {
             "millpond_store_expiring_keys",
             "Keys in the store that expire, those that have and are not removed yet among them.",
             |store: &Store| store.handle.index.expiring() as f64,
-        ),
+        )
+        .info("expiring"),
         Metric::gauge(
             "millpond_store_read_only",
             "1 once its log failed: reads go on, puts are refused until a restart.",

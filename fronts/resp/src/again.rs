@@ -1,4 +1,4 @@
-//! Commands of one call that go again one by one where it is refused whole: an error of one is not its neighbours'.
+//! Commands of one call that go again in smaller ones where it is refused whole: an error of one is not its neighbours'.
 //!
 //! Its invariant: they go again where the call has changed nothing, and are forgotten once it has an answer.
 
@@ -9,15 +9,17 @@ use std::sync::{Mutex, PoisonError};
 #[derive(Debug, Default)]
 pub(crate) struct Again {
     bytes: Mutex<Vec<u8>>,
-    len: AtomicUsize,
+    /// How many they are.
+    count: AtomicUsize,
     /// The call was refused, and they are to go.
     is_due: AtomicBool,
 }
 
 impl Again {
     /// Keeps the commands while their call is on its way.
-    pub(crate) fn keep(&self, commands: &[u8]) {
-        self.put(commands.to_vec());
+    pub(crate) fn keep(&self, commands: Vec<u8>, count: usize) {
+        self.count.store(count, Ordering::Relaxed);
+        self.put(commands);
     }
 
     /// The call has an answer.
@@ -26,7 +28,6 @@ impl Again {
     }
 
     fn put(&self, bytes: Vec<u8>) {
-        self.len.store(bytes.len(), Ordering::Relaxed);
         *self.bytes.lock().unwrap_or_else(PoisonError::into_inner) = bytes;
     }
 
@@ -39,18 +40,12 @@ impl Again {
         self.is_due.load(Ordering::Acquire)
     }
 
-    /// The commands, where they are to go again.
-    pub(crate) fn take(&self) -> Option<Vec<u8>> {
+    /// The commands and how many they are, where they are to go again.
+    pub(crate) fn take(&self) -> Option<(Vec<u8>, usize)> {
         if !self.is_due.swap(false, Ordering::Acquire) {
             return None;
         }
-        self.len.store(0, Ordering::Relaxed);
         let mut bytes = self.bytes.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(std::mem::take(&mut *bytes))
-    }
-
-    /// Bytes that it holds.
-    pub(crate) fn held_bytes(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+        Some((std::mem::take(&mut *bytes), self.count.load(Ordering::Relaxed)))
     }
 }

@@ -1,7 +1,7 @@
 //! What a command is made of: an answer of its connection, or one call, which those behind it may share.
 //!
 //! Its invariant: commands share a call only where none of them can be told that others were there; a call of several that is
-//! refused as a whole, and has changed nothing, is made again for each.
+//! refused as a whole, and has changed nothing, is made again for fewer of them, and at last for each.
 
 use crate::again::Again;
 use crate::commands::store::{self, Compile, Operations, Part, Parts};
@@ -15,9 +15,12 @@ use millpond_net::Turn;
 use millpond_wire_frame::{Encoding, Parsed, RespCommand, RespWords, parse_resp};
 use std::sync::Arc;
 
-/// Commands that one batch of a store may answer, and bytes of its operations from which on it takes no further one.
+/// Commands that one batch of a store may answer, and bytes of its operations from which on it takes no further one; a command
+/// that has more shares none.
 const BATCHED_MAX: usize = 128;
 const BATCHED_BYTES: usize = 32 << 10;
+/// Bytes of further commands from which on it takes no further one: they are kept, and may have many words for few operations.
+const KEPT_BYTES: usize = 2 * BATCHED_BYTES;
 
 impl Commands {
     /// Runs a command; returns the bytes of those behind it that its call has answered too.
@@ -29,6 +32,8 @@ impl Commands {
         command: &RespCommand<'_>,
         (own, behind): (&[u8], &[u8]),
     ) -> usize {
+        // Those that share a call are kept until it has an answer.
+        let behind = if own.len() > BATCHED_BYTES { &[] } else { behind };
         if !matches!(row.run, Run::Keys(_)) && command.len() > WORDS_MAX {
             let text = format!(
                 "ERR '{}' has {} words; at most {WORDS_MAX} are read",
@@ -60,7 +65,7 @@ impl Commands {
                     return 0;
                 }
                 Ok((database, served)) => {
-                    let ask = served.and_then(|served| Some((served.ask?, served.join)));
+                    let ask = served.and_then(|served| Some((served.asks(row, command.len())?, served.join)));
                     let compile = served.and_then(|served| served.compile);
                     match (ask, compile) {
                         (Some(ask), _) => ask,
@@ -138,16 +143,20 @@ impl Commands {
             None => 0,
         };
         if used > 0 && database.is_some_and(|database| database.table_keys().is_none()) {
-            asked.again = Some(self.keep(own, behind.get(..used).unwrap_or_default()));
+            asked.again = Some(self.keep(
+                own,
+                behind.get(..used).unwrap_or_default(),
+                asked.answers as usize,
+            ));
         }
         self.send(local, turn, asked, database, payload);
         used
     }
 
-    /// Keeps commands that share a call, to go again one by one.
-    fn keep(&mut self, own: &[u8], behind: &[u8]) -> Arc<Again> {
+    /// Keeps so many commands that share a call, to go again in smaller ones.
+    fn keep(&mut self, own: &[u8], behind: &[u8], count: usize) -> Arc<Again> {
         let again = self.again.get_or_insert_default();
-        again.keep(&[own, behind].concat());
+        again.keep([own, behind].concat(), count);
         Arc::clone(again)
     }
 
@@ -181,8 +190,11 @@ impl Commands {
         asked: &mut Asked,
         behind: &[u8],
     ) -> usize {
+        let is_store = asking
+            .database
+            .is_some_and(|database| database.table_keys().is_none());
         let mut used = 0;
-        while asked.answers < self.options.joined_max {
+        while asked.answers < self.options.joined_max && (asked.answers as usize) < self.shared_max {
             let rest = behind.get(used..).unwrap_or_default();
             if rest.is_empty() {
                 break;
@@ -190,6 +202,9 @@ impl Commands {
             let Ok(Parsed::Whole { message, len }) = parse_resp(rest, self.options.limits) else {
                 break;
             };
+            if is_store && used + len > BATCHED_BYTES {
+                break;
+            }
             let mut words = message.words();
             let name = words.next().unwrap_or_default();
             if !name.eq_ignore_ascii_case(row.name.as_bytes()) || !row.takes(message.len()) {
@@ -228,7 +243,8 @@ impl Commands {
             store::set_count(payload, begin, count);
             let mut asked = store::batch(parts);
             if used > 0 {
-                asked.again = Some(session.keep(own, behind.get(..used).unwrap_or_default()));
+                let count = asked.answers as usize;
+                asked.again = Some(session.keep(own, behind.get(..used).unwrap_or_default(), count));
             }
             session.send(local, turn, asked, Some(database), payload);
             used
@@ -242,7 +258,10 @@ impl Commands {
             return (Parts::One(first), used);
         }
         let mut parts = vec![first];
-        while parts.len() < BATCHED_MAX && out.bytes() < BATCHED_BYTES {
+        while parts.len() < BATCHED_MAX.min(self.shared_max)
+            && out.bytes() < BATCHED_BYTES
+            && used < KEPT_BYTES
+        {
             let Some((part, len)) = self.next_part(out, behind.get(used..).unwrap_or_default()) else {
                 break;
             };
@@ -263,6 +282,9 @@ impl Commands {
         let Ok(Parsed::Whole { message, len }) = parse_resp(rest, self.options.limits) else {
             return None;
         };
+        if len > BATCHED_BYTES {
+            return None;
+        }
         let mut words = message.words();
         let row = find(words.next()?).filter(|row| row.takes(message.len()))?;
         let compile = self.served(row).ok()?.1?.compile?;

@@ -69,6 +69,15 @@ pub(crate) struct Served {
     pub(crate) compile: Option<Compile>,
 }
 
+impl Served {
+    /// The call of its own that a command of so many words is, where it is one: without its options, if it may write.
+    pub(crate) fn asks(&self, row: &Row, words: usize) -> Option<Ask> {
+        let is_bare = usize::try_from(row.arity.unsigned_abs()) == Ok(words);
+        self.ask
+            .filter(|_| self.compile.is_none() || !row.writes() || is_bare)
+    }
+}
+
 /// What a database can hold, without how.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -145,7 +154,7 @@ pub(crate) struct Asked {
     pub(crate) scanned: Option<Arc<Scanned>>,
     /// The commands of a store's batch.
     pub(crate) parts: Parts,
-    /// Where they are kept, if they may go again one by one.
+    /// Where they are kept, if they may go again in smaller calls.
     pub(crate) again: Option<Arc<Again>>,
 }
 

@@ -76,10 +76,18 @@ impl answer::Form for Form {
         if is_store && refused(&self.asked.parts, status, &mut reply) {
             return;
         }
-        let known = is_store.then(|| store_error_text(status)).flatten();
+        let known = is_store
+            .then(|| store_error_text(status, self.asked.method))
+            .flatten();
         // What a token opens alone is nothing that a client would log in for.
         let with_token = self.with_token || self.asked.method == OrderedClear::NAME;
-        let text = known.map_or_else(|| error_text(status, with_token).into(), Cow::Borrowed);
+        let text: Cow<'_, str> = match known {
+            Some(known) => known.into(),
+            None if is_store && status.code == Code::StorageFailed => {
+                format!("READONLY {}", status.ex).into()
+            }
+            None => error_text(status, with_token).into(),
+        };
         for _ in 0..self.asked.answers {
             reply.error(&text);
         }

@@ -57,6 +57,7 @@ pub fn front<S: Service>(options: RespOptions) -> Front<Serving<S>> {
             state: State::default(),
             again: None,
             left: Left::default(),
+            shared_max: usize::MAX,
         }))
     })
 }
@@ -68,14 +69,19 @@ struct Commands {
     /// Those of the last call that several shared.
     again: Option<Arc<Again>>,
     left: Left,
+    /// Commands that may share the next call.
+    shared_max: usize,
 }
 
-/// Commands that go one by one, because the call that they shared was refused.
+/// Commands whose call was refused: they go in smaller ones, so that each that fails is found by halves, and those around it
+/// still share theirs.
 #[derive(Default)]
 struct Left {
     bytes: Vec<u8>,
     /// Where the next one begins.
     at: usize,
+    /// Commands of the next call at most: half of those of one that was refused, twice those of one that was not.
+    shared_max: usize,
 }
 
 impl<S: Service> Session<Serving<S>> for Commands {
@@ -99,7 +105,13 @@ impl<S: Service> Session<Serving<S>> for Commands {
             limited!(warn, turn.counters().quiet, WEB_PAGE, [peer = %turn.peer()], "connection closed: HTTP on the RESP port");
             return Received::Malformed;
         }
-        Received::Served(len + self.serve(local, turn, &command, input.split_at(len)))
+        let was_queueing = self.state.queued.is_some();
+        let len = len + self.serve(local, turn, &command, input.split_at(len));
+        match was_queueing && self.state.queued.is_some() {
+            // A transaction is one request, whose time counts from MULTI.
+            true => Received::Piece(len),
+            false => Received::Served(len),
+        }
     }
 
     fn is_full(&self, in_flight: usize) -> bool {
@@ -115,10 +127,14 @@ impl<S: Service> Session<Serving<S>> for Commands {
         self.serve_left(local, turn);
     }
 
+    fn is_partial(&self) -> bool {
+        self.state.queued.is_some()
+    }
+
     fn held_bytes(&self) -> usize {
-        let again = self.again.as_ref().map_or(0, |again| again.held_bytes());
+        // What is kept of a call that is on its way is bounded, and served.
         let queued = self.state.queued.as_ref();
-        self.left.bytes.capacity() + again + queued.map_or(0, |queued| queued.held_bytes())
+        self.left.bytes.capacity() + queued.map_or(0, |queued| queued.held_bytes())
     }
 
     fn refuse(&mut self, turn: &mut Turn<'_>, _: &[u8], why: &str) {
@@ -126,6 +142,7 @@ impl<S: Service> Session<Serving<S>> for Commands {
         if turn.in_flight() == 0 {
             self.fail(turn, &format!("OVERLOADED {why}"));
         }
+        (self.state.queued, self.again, self.left) = (None, None, Left::default());
     }
 }
 
@@ -145,24 +162,27 @@ impl Commands {
         self.fail(turn, text);
     }
 
-    /// Whether commands are to go one by one.
+    /// Whether commands are to go again.
     fn has_left(&self) -> bool {
         !self.left.bytes.is_empty() || self.again.as_ref().is_some_and(|again| again.is_due())
     }
 
-    /// Serves the next one of them.
+    /// Makes the next call of them.
     fn serve_left<S: Service>(&mut self, local: &Serving<S>, turn: &mut Turn<'_>) {
-        if let Some(bytes) = self.again.as_ref().and_then(|again| again.take()) {
-            self.left = Left { bytes, at: 0 };
+        let refused = self.again.as_ref().and_then(|again| again.take());
+        let mut left = std::mem::take(&mut self.left);
+        if let Some((bytes, count)) = refused {
+            left.take_back(bytes, count);
         }
-        let left = std::mem::take(&mut self.left);
         let rest = left.bytes.get(left.at..).unwrap_or_default();
         if let Ok(Parsed::Whole { message, len }) = parse_resp(rest, self.options.limits) {
-            let alone = rest.get(..len).unwrap_or_default();
-            self.serve(local, turn, &message, (alone, &[]));
-            let at = left.at + len;
-            if at < left.bytes.len() {
-                self.left = Left { at, ..left };
+            self.shared_max = left.shared_max;
+            let len = len + self.serve(local, turn, &message, rest.split_at(len));
+            self.shared_max = usize::MAX;
+            left.at += len;
+            left.shared_max = left.shared_max.saturating_mul(2);
+            if left.at < left.bytes.len() {
+                self.left = left;
             }
         }
     }
@@ -188,6 +208,17 @@ impl Commands {
             Some(row) => return self.run(local, turn, row, command, bytes),
         }
         0
+    }
+}
+
+impl Left {
+    /// Takes commands whose call was refused; where there are others, they stood before these.
+    fn take_back(&mut self, bytes: Vec<u8>, count: usize) {
+        match self.bytes.is_empty() {
+            true => (self.bytes, self.at) = (bytes, 0),
+            false => self.at = self.at.saturating_sub(bytes.len()),
+        }
+        self.shared_max = (count / 2).max(1);
     }
 }
 

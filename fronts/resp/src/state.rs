@@ -13,8 +13,8 @@ pub(crate) const NAME_BYTES_MAX: usize = 128;
 /// Bytes of a token.
 pub(crate) const TOKEN_BYTES_MAX: usize = 1024;
 
-/// Bytes of a connection's state at most, its texts included. What a transaction and a call of several commands hold beside it is counted
-/// with requests that are not whole.
+/// Bytes of a connection's state at most, its texts included. What a transaction and commands of a refused call hold beside it is counted
+/// with requests that are not whole; those of a call that is on its way, up to 128 KiB, are not counted.
 pub const STATE_BYTES: u64 =
     (size_of::<State>() + size_of::<Scanned>() + size_of::<Again>() + 3 * NAME_BYTES_MAX + TOKEN_BYTES_MAX)
         as u64;

@@ -85,12 +85,9 @@ fn keyspace(infos: &Map<'_>, form: &Form, text: &mut String) {
             continue;
         };
         let (name, keys) = (format!("db{}", database.number), number(held, keys));
-        // How many keys of a store expire, and when, is not counted here.
-        let value = match database.holds {
-            Holds::Table(_) => format!("keys={keys},expires=0,avg_ttl=0"),
-            Holds::Store => format!("keys={keys},avg_ttl=0"),
-        };
-        line(text, &name, &value);
+        // 0 for a table; when a key of a store expires on average is not known.
+        let expiring = number(held, "expiring");
+        line(text, &name, &format!("keys={keys},expires={expiring},avg_ttl=0"));
     }
 }
 

@@ -39,7 +39,7 @@ impl Queued {
         words: RespWords<'_>,
         bytes_max: usize,
     ) -> Result<(), String> {
-        let pushed = self.compile(row, database?, words, bytes_max);
+        let pushed = database.and_then(|database| self.compile(row, database, words, bytes_max));
         if pushed.is_err() {
             self.spoil();
         }

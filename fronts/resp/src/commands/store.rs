@@ -20,7 +20,7 @@ use super::Asked;
 use millpond_wire_frame::{Encoding, RespReply, RespWords};
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::ordered_batch::OPERATIONS_MAX;
-use millpond_wire_schema::{Code, Method as _, OrderedBatch, Status};
+use millpond_wire_schema::{Code, Method as _, OrderedBatch, OrderedClear, Status};
 use std::sync::Arc;
 
 /// The head of an array with a 32-bit count, msgpack's array 32.
@@ -308,20 +308,28 @@ pub(crate) fn goes_again(status: &Status) -> bool {
             | Code::Conflict
             | Code::Full
             | Code::TooLarge
+            // Reads go on where the log has failed.
+            | Code::StorageFailed
             // A token may open what reads among them and no batch.
             | Code::Unauthenticated
             | Code::Forbidden
     )
 }
 
-/// The text of an error of a store in words of Redis, where it has some.
-pub(crate) fn error_text(status: &Status) -> Option<&'static str> {
-    let says = |words: &str| status.ex.contains(words);
+/// The text of an error of a store in words of Redis, where it has some. An error quotes keys: what it says stands before or behind them.
+pub(crate) fn error_text(status: &Status, method: &str) -> Option<&'static str> {
     match status.code {
-        Code::BadArgument if says("does not hold a whole number") => Some(numbers::NO_INTEGER),
-        Code::BadArgument if says("does not fit 64 bits") => Some(numbers::OVERFLOW),
-        Code::BadArgument if says("wrong kind of value") => Some(WRONG_TYPE),
-        Code::StorageFailed => Some(READ_ONLY),
+        Code::BadArgument if status.ex.starts_with("wrong kind of value: ") => Some(WRONG_TYPE),
+        Code::BadArgument
+            if status
+                .ex
+                .ends_with("so it cannot be incremented; put a number first") =>
+        {
+            Some(numbers::NO_INTEGER)
+        }
+        Code::BadArgument if status.ex.ends_with("more does not fit 64 bits") => Some(numbers::OVERFLOW),
+        // Of a store that is cleared some keys may be gone.
+        Code::StorageFailed if method != OrderedClear::NAME => Some(READ_ONLY),
         Code::Full => Some("OOM command not allowed when used memory > 'maxmemory'."),
         _ => None,
     }
@@ -330,4 +338,30 @@ pub(crate) fn error_text(status: &Status) -> Option<&'static str> {
 /// What Redis says of a command with too few or too many words, where its arity does not tell.
 fn wrong_number(command: &str) -> String {
     format!("ERR wrong number of arguments for '{command}' command")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_told_by_what_stands_around_its_keys() {
+        let check = |code: Code, method: &str, text: &str, expected: Option<&str>| {
+            let status = Status::new(code, text);
+            assert_eq!(error_text(&status, method), expected, "{text}");
+        };
+        let batch = OrderedBatch::NAME;
+        let number = "key \"wrong kind of value: more does not fit 64 bits\" does not hold a whole number of 64 bits, \
+                      so it cannot be incremented; put a number first";
+        check(Code::BadArgument, batch, number, Some(numbers::NO_INTEGER));
+        let overflow = "key \"does not hold a whole number\" holds 9, and 1 more does not fit 64 bits";
+        check(Code::BadArgument, batch, overflow, Some(numbers::OVERFLOW));
+        let kind = "wrong kind of value: key \"more does not fit 64 bits\" holds a list, and this is done with bytes alone";
+        check(Code::BadArgument, batch, kind, Some(WRONG_TYPE));
+        let other = "a time to live of 0 ms; expected at least 1, or remove the key";
+        check(Code::BadArgument, batch, other, None);
+        let failed = "some keys may be removed already, and the next were not";
+        check(Code::StorageFailed, OrderedClear::NAME, failed, None);
+        check(Code::StorageFailed, batch, failed, Some(READ_ONLY));
+    }
 }

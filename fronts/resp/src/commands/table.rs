@@ -58,7 +58,8 @@ const fn store_call(ask: Ask) -> Served {
     }
 }
 
-/// One that is a call of its own where it stands behind no write, and operations elsewhere.
+/// One that is a call of its own where it stands behind no write, and operations elsewhere; of a command that may write, that without
+/// options.
 const fn store_read(ask: Ask, compile: Compile) -> Served {
     Served {
         ask: Some(ask),
@@ -135,7 +136,7 @@ pub(crate) static ROWS: &[Row] = &[
         Served { join: Some(reads::join), ..store_read(reads::get, strings::get) },
     ])),
     write("getdel", 2, [1, 1, 1], "string", "Returns the value of a key, and takes it away.", &[store(strings::getdel)]),
-    write("getex", -2, [1, 1, 1], "string", "Returns the value of a key, and says how long it lasts.", &[store(strings::getex)]),
+    write("getex", -2, [1, 1, 1], "string", "Returns the value of a key, and says how long it lasts.", &[store_read(reads::get, strings::getex)]),
     write("getset", 3, [1, 1, 1], "string", "Writes the value of a key, and returns the one before.", &[store(strings::getset)]),
     refused("hdel", -3, 1, "hash"),
     plain("hello", -1, LOGIN, "connection", "Chooses RESP2 or RESP3.", Run::Here(connection::hello)),

@@ -1,7 +1,8 @@
 //! SCAN and ORDERED.SCAN: each one `ordered.scan`.
 //!
 //! A cursor of SCAN is a number that stands for the next key; 0 is the beginning and the end. Its invariant: MATCH and TYPE leave
-//! keys out of a page and change no cursor, but that a pattern's literal beginning bounds what is walked.
+//! keys out of a page and change no cursor, but that a pattern's literal beginning bounds what is walked; and holding the keys of a
+//! page against a pattern takes a bounded time, at whose end the page ends.
 
 use super::begin_map;
 use super::numbers::{NO_INTEGER, integer};
@@ -22,6 +23,8 @@ const ANY: usize = 0;
 const STRINGS: usize = 1;
 const LISTS: usize = 2;
 const NOTHING: usize = 3;
+/// Bytes of keys, times those of the pattern that they are held against, of a page. One key is held against it whatever its length.
+const MATCHED_MAX: usize = 5_000_000;
 
 pub(in crate::commands) fn scan(asking: &mut Asking<'_>, mut words: RespWords<'_>) -> Result<Asked, String> {
     let cursor = words.next().unwrap_or_default();
@@ -72,6 +75,7 @@ fn write_page(answer: &Payload<'_>, form: &Form, reply: &mut RespReply<'_>) -> R
     let pattern = form.asked.text.as_deref();
     let mut lists = page.lists.iter().copied().peekable();
     let mut wanted = Vec::with_capacity(page.entries.len());
+    let (mut next, mut matched) = (page.cursor.as_deref(), 0);
     for (at, (key, _)) in (0..).zip(&page.entries) {
         let is_list = lists.next_if_eq(&at).is_some();
         let is_of_kind = match form.asked.count {
@@ -80,12 +84,24 @@ fn write_page(answer: &Payload<'_>, form: &Form, reply: &mut RespReply<'_>) -> R
             LISTS => is_list,
             _ => false,
         };
-        if is_of_kind && pattern.is_none_or(|pattern| matches(pattern, key)) {
-            wanted.push(key);
+        if !is_of_kind {
+            continue;
         }
+        if let Some(pattern) = pattern {
+            let cost = pattern.len() * key.len();
+            if matched > 0 && matched + cost > MATCHED_MAX {
+                // The next page begins with it.
+                next = Some(key);
+                break;
+            }
+            matched += cost;
+            if !matches(pattern, key) {
+                continue;
+            }
+        }
+        wanted.push(key);
     }
     let number = form.database.map_or(0, |database| database.number);
-    let next = page.cursor.as_deref();
     let next = next.map_or(0, |key| form.databases.cursors().keep(number, key));
     reply.array(2);
     reply.bulk(next.to_string().as_bytes());
