@@ -3,7 +3,7 @@
 //! Not a cache: nothing is copied out of its shards until it is asked for. Invariant: each layer is the one that the delta
 //! above it was built on, so what a lookup finds is the version that was built.
 
-mod open;
+pub(crate) mod open;
 
 use std::fmt;
 use std::path::Path;
