@@ -107,8 +107,7 @@ fn check_before_switch(table_dir: &Path, version: u64) -> Result<(), Error> {
 pub fn hidden_at_start(table_dir: &Path) -> Result<Option<Hidden>, Error> {
     let version = version_at_start(table_dir)?;
     let served_max = Active::read(table_dir)?.map_or(version, |active| active.highest);
-    let table = Table::open_version(table_dir, Some(version))?;
-    Ok(features::hidden_by(&table, None, served_max))
+    Ok(features::hidden_by_version(table_dir, version, served_max)?)
 }
 
 fn next_version(table_dir: &Path) -> Result<u64, Error> {

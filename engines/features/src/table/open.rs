@@ -13,6 +13,7 @@ use crate::error::Error;
 use crate::layer::Layer;
 use crate::manifest::{Base, FILE, Manifest};
 use crate::node_share::NodeShare;
+use crate::overlay::Folded;
 use crate::projection::{Answered, Projection};
 use crate::shard::Shard;
 use crate::versions::{folder, number};
@@ -27,10 +28,11 @@ pub(super) fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<
     let whole = whole.transpose().map_err(Error::io("find", version_dir))?;
     let version_dir = whole.as_deref().unwrap_or(version_dir);
     let (top, bases) = chain(version_dir)?;
-    let all = || iter::once(&top).chain(&bases);
-    let layers = all().map(|described| layer(described, opened));
+    let layers = iter::once(&top)
+        .chain(&bases)
+        .map(|described| layer(described, opened));
     let layers = layers.collect::<Result<Vec<_>, Error>>()?;
-    let folded = all().find_map(|layer| layer.manifest.folded());
+    let Origin { folded, oldest_base } = origin(&top, &bases);
     let top = top.manifest;
     let is_mapped = layers
         .iter()
@@ -40,6 +42,7 @@ pub(super) fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<
     Ok(Table {
         view: None,
         folded,
+        oldest_base,
         is_mapped,
         counts: Counts::default(),
         name: top.name,
@@ -64,6 +67,25 @@ pub(crate) struct LayerManifest {
     pub(crate) manifest: Manifest,
     /// That of the manifest, as a delta names its base.
     pub(crate) checksum: String,
+}
+
+/// What the rows of a version are of.
+pub(crate) struct Origin {
+    /// Up to where it has what was upserted, as the newest layer says that says it.
+    pub(crate) folded: Option<Folded>,
+    /// The version that was built from sources, which may have been compacted into the last layer.
+    pub(crate) oldest_base: u64,
+}
+
+/// Of a version and what it was built on.
+pub(crate) fn origin(top: &LayerManifest, bases: &[LayerManifest]) -> Origin {
+    let last = &bases.last().unwrap_or(top).manifest;
+    Origin {
+        folded: iter::once(top)
+            .chain(bases)
+            .find_map(|layer| layer.manifest.folded()),
+        oldest_base: last.oldest_base.unwrap_or(last.version),
+    }
 }
 
 /// A version, and what it was built on, down to the base.
