@@ -100,7 +100,7 @@ fn check_before_switch(table_dir: &Path, version: u64) -> Result<(), Error> {
 }
 
 /// What a start would not show of the upserts that were folded into other versions, if anything. Whether a log still has them is not
-/// looked at: of a version that ever served it is taken to have none.
+/// looked at: a server that served the version since may have taken them out.
 ///
 /// # Errors
 /// [`Error::Table`] as the engine says it.

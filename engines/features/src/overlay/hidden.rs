@@ -54,13 +54,17 @@ impl fmt::Display for Hidden {
                 count => write!(f, "of {count} sequences of the log ({first} to {last})")?,
             }
         }
-        let gone = match self.is_certain {
-            true => "and are not in the overlay any more",
-            false => "and a server that served that version has taken them out of the overlay",
-        };
+        write!(f, ": they were folded into version {within}, and ")?;
+        match self.is_certain {
+            true => write!(f, "are not in the overlay any more")?,
+            false => write!(
+                f,
+                "if a server served version {within} meanwhile, the overlay does not have them any more"
+            )?,
+        }
         write!(
             f,
-            ": they were folded into version {within}, {gone}; to have them back activate version {within}, or upsert them again"
+            "; to have them back activate version {within}, or upsert them again"
         )
     }
 }
