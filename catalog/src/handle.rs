@@ -244,12 +244,13 @@ impl Prepared<'_> {
         let next = Arc::<Catalog>::from(next);
         let old = handle.current.swap(Arc::clone(&next));
         *before = Some(old.sections().clone());
+        on_switch(&next);
+        // It reads manifests, for which nobody waits.
         for (name, table) in &next.tables {
             if old.tables.get(name).is_none_or(|old| !Arc::ptr_eq(old, table)) {
                 warn_of_hidden(&next, name);
             }
         }
-        on_switch(&next);
         let until = Instant::now() + handle.resources.drain;
         retire(&old, &next, is_lasting, until);
     }

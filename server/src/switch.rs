@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::sync_channel;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// Listings that are worked on at a time, each on a thread of its own. Of changes there is one.
@@ -37,6 +37,8 @@ pub(crate) struct Switching {
     pub(crate) has_watcher_died: AtomicBool,
     is_busy: Arc<AtomicBool>,
     listings: Arc<AtomicUsize>,
+    /// Held while a listing looks at files: a few hundred versions are a few hundred headers.
+    listing: Mutex<()>,
 }
 
 /// The one switch that goes on.
@@ -177,7 +179,7 @@ impl Plan {
         let (version, there) = (self.version, features::versions(&self.folder));
         match there {
             Ok(there) if there.contains(&version) => {
-                features::check_opens(&self.folder, version).map_err(|error| Refusal::from(&error))
+                self.check_opens().map_err(|error| Refusal::from(&error))
             }
             Ok(there) => {
                 let ex = format!(
@@ -190,13 +192,30 @@ impl Plan {
         }
     }
 
-    /// The step that cannot be taken back; reads no row. Says why a start will not serve what serves then, where it will not.
+    /// Whether a start could open the version. Where that cannot be looked at, it says nothing of the version: the log has it.
+    fn check_opens(&self) -> Result<(), features::Error> {
+        match features::check_opens(&self.folder, self.version) {
+            Err(error) if error.is_out_of_resources() => {
+                let (table, version) = (&self.table, self.version);
+                tracing::warn!(
+                    table,
+                    version,
+                    %error,
+                    "whether a restart can open the version could not be checked"
+                );
+                Ok(())
+            }
+            checked => checked,
+        }
+    }
+
+    /// The step that cannot be taken back; reads no row but those of files of format 1. Says why a start will not serve what serves then, where it will not.
     pub(crate) fn decide(&self) -> Result<Option<String>, Refusal> {
         match self.step {
             Step::Activate { is_fixed: true, .. } => Ok(None),
             Step::Activate { before, ref held, .. } => {
                 // One that is held serves whatever its files are by now; a start could not open it.
-                if let Err(error) = features::check_opens(&self.folder, self.version) {
+                if let Err(error) = self.check_opens() {
                     let why_not = format!("version {} does not open: {error}", self.version);
                     return Ok(Some(why_not));
                 }
@@ -285,6 +304,8 @@ pub(crate) fn serve(shared: Arc<Shared>, call: VersionsCall, on_done: OnVersions
         VersionChange::None => match shared.switching.enter() {
             Some(place) => on_thread(shared, on_done, move |shared, handle, on_done| {
                 let _place = place;
+                let listing = shared.switching.listing.lock();
+                let _one = listing.unwrap_or_else(PoisonError::into_inner);
                 on_done(answer(shared, handle, &call.table, None));
             }),
             None => {

@@ -6,6 +6,10 @@ use crate::harness::{Millpond, millpond};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// Waits end here only so that a hang fails.
+const WAIT_MAX: Duration = Duration::from_secs(60);
 
 const HIDES: &str =
     "version 1 hides the upserts of 3 sequences of the log (1 to 3): they were folded into version 2, and ";
@@ -34,6 +38,15 @@ fn features(folder: &Path, arguments: &[&str]) -> (String, String) {
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     assert!(done.status.success(), "{}", text(done.stderr));
     (text(done.stdout), text(done.stderr))
+}
+
+/// Waits until the log has as many: a switch is answered before it is logged what it hides.
+fn wait_for_warnings(folder: &Path, count: usize) {
+    let until = Instant::now() + WAIT_MAX;
+    while warnings(folder) < count && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(warnings(folder), count);
 }
 
 fn warnings(folder: &Path) -> usize {
@@ -85,7 +98,7 @@ fn a_server_that_goes_back_behind_a_fold_says_what_is_hidden() {
     );
     let (_, said) = asked("versions");
     assert!(said.starts_with(&warning), "{said}");
-    assert_eq!(warnings(folder.path()), 2);
+    wait_for_warnings(folder.path(), 2);
     let mut onto_less = millpond();
     onto_less.current_dir(folder.path());
     let arguments = ["features", "fold", "tables/films", "--log", "overlay"];
@@ -134,8 +147,8 @@ fn the_commands_on_a_folder_say_what_a_start_will_hide() {
         let (printed, said) = features(folder.path(), arguments);
         assert!(printed.contains(told), "{printed}");
         let expected = format!(
-            "warning: {HIDES}a server that served that version has taken them out of the overlay; to have them back activate version 2, or \
-             upsert them again\n"
+            "warning: {HIDES}if a server served version 2 meanwhile, the overlay does not have them any more; to have them back activate \
+             version 2, or upsert them again\n"
         );
         assert_eq!(said, if hides { expected } else { String::new() });
     };

@@ -5,7 +5,7 @@ use super::versions::ROWS;
 use crate::harness::{Millpond, millpond};
 use serde_json::json;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -53,7 +53,7 @@ fn check_rows(server: &Millpond, version: u64) {
 }
 
 /// What a fold has made in the table's folder by now.
-fn entries(folder: &Path) -> Vec<std::path::PathBuf> {
+fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder.join("tables/films")).unwrap();
     let made = entries.map(|entry| entry.unwrap().path());
     made.filter(|path| !path.ends_with("00000001") && path.is_dir())
@@ -133,10 +133,10 @@ fn a_fold_that_is_killed_loses_no_upsert_and_the_next_one_has_them_all() {
     assert!(killed >= 5, "{killed} folds were killed");
 
     let said = fold(folder.path());
-    assert_eq!(
-        entries(folder.path()),
-        [folder.path().join("tables/films/00000002")]
-    );
+    // One that was killed before it made a file leaves an empty folder, which stays for a day.
+    let has_files = |path: &PathBuf| fs::read_dir(path).unwrap().next().is_some();
+    let left: Vec<PathBuf> = entries(folder.path()).into_iter().filter(has_files).collect();
+    assert_eq!(left, [folder.path().join("tables/films/00000002")]);
     assert!(
         said.contains(&format!("folded up to sequence {}", UPSERTS)),
         "{said}"

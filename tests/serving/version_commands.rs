@@ -2,8 +2,11 @@
 
 use super::versions::{folder, served};
 use crate::harness::Millpond;
+use millpond_engines_features::Schema;
+use millpond_engines_features::write::Writer;
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 
 /// What it prints, and on which stream.
 fn features(arguments: &[&str]) -> Result<String, String> {
@@ -33,6 +36,35 @@ fn refused(found: Result<String, String>, word: &str) {
 
 fn path(folder: &Path) -> String {
     folder.join("tables/films").display().to_string()
+}
+
+/// Many more files than a process may have open, so that no look at a version may keep one.
+#[test]
+fn commands_on_a_folder_open_one_file_at_a_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = folder.path().join("tables/films");
+    for version in [1, 2] {
+        let writer = Writer::create(&table, "films", version, Schema::floats(2), 100).unwrap();
+        writer.finish().unwrap();
+    }
+    for (command, told) in [
+        ("versions", "2: 0 rows"),
+        ("activate", "a start serves version 2"),
+    ] {
+        let done = Command::new("sh")
+            .args(["-c", "ulimit -n 40; exec \"$0\" features \"$1\" \"$2\""])
+            .arg(crate::harness::millpond().get_program())
+            .arg(command)
+            .arg(&table)
+            .output()
+            .unwrap();
+        let (said, error) = (
+            String::from_utf8_lossy(&done.stdout),
+            String::from_utf8_lossy(&done.stderr),
+        );
+        assert!(said.contains(told) && !said.contains("open"), "{said}");
+        assert_eq!(error, "", "{said}");
+    }
 }
 
 #[test]

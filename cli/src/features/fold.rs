@@ -69,7 +69,15 @@ pub(crate) fn folded(arguments: Fold) -> anyhow::Result<String> {
             format!("{summary}\n{so_far}; {}", left(keys_left))
         }
         FoldVersion::Had(version) => had(&arguments.table, version),
-        FoldVersion::NothingNew { base, keys_left } => {
+        FoldVersion::NothingNew {
+            base,
+            keys_left,
+            is_past_limit: true,
+        } => format!(
+            "nothing to fold, and no version was written: version {base} has the log further than that already\n{}",
+            left(keys_left)
+        ),
+        FoldVersion::NothingNew { base, keys_left, .. } => {
             let old = arguments.ttl_ms.map_or("", |_| " and is not older than --ttl-ms");
             let last = match keys_left {
                 0 => "",

@@ -11,7 +11,7 @@ use millpond_client_rust::schema::{
 };
 use millpond_client_rust::{CallError, Code, Encoding};
 use millpond_engines_features_build::{
-    Active, Described, activate_at_start, check_opens, delete_at_start, describe_versions, hidden_at_start,
+    Active, CheckedLayers, Described, activate_at_start, delete_at_start, describe_versions, hidden_at_start,
     roll_back_at_start, version_at_start,
 };
 use serde_json::json;
@@ -145,7 +145,7 @@ pub(crate) fn activate(arguments: &Activate) -> anyhow::Result<()> {
         Some(told) => told,
         None => {
             let folder = folder(&arguments.table)?;
-            at_start(folder, activate_at_start(folder, arguments.version)?)?
+            at_start(folder, activate_at_start(folder, arguments.version)?)
         }
     };
     crate::print(&told);
@@ -157,7 +157,7 @@ pub(crate) fn roll_back(place: &Place) -> anyhow::Result<()> {
         Some(told) => told,
         None => {
             let folder = folder(&place.table)?;
-            at_start(folder, roll_back_at_start(folder)?)?
+            at_start(folder, roll_back_at_start(folder)?)
         }
     };
     crate::print(&told);
@@ -183,15 +183,25 @@ fn warn(problem: Option<impl std::fmt::Display>) {
     }
 }
 
-fn at_start(folder: &Path, active: Active) -> anyhow::Result<String> {
-    warn(hidden_at_start(folder)?);
+/// Says what a start hides. What was changed stays changed where that cannot be looked at.
+fn warn_of_hidden(folder: &Path) {
+    match hidden_at_start(folder) {
+        Ok(hidden) => warn(hidden),
+        Err(error) => warn(Some(format!(
+            "whether a start hides folded upserts cannot be said: {error}"
+        ))),
+    }
+}
+
+fn at_start(folder: &Path, active: Active) -> String {
+    warn_of_hidden(folder);
     let before = active
         .before
         .map_or(String::new(), |before| format!(" (before: {before})"));
-    Ok(format!(
+    format!(
         "a start serves version {}{before}; a server that runs goes on with its own, --server switches it",
         active.version
-    ))
+    )
 }
 
 /// The versions of a folder, a line each.
@@ -201,6 +211,7 @@ fn listed(table_dir: &Path) -> anyhow::Result<String> {
     warn(hidden_at_start(table_dir).ok().flatten());
     // A damaged ACTIVE is to hide no version.
     let active = version_at_start(table_dir);
+    let mut layers = CheckedLayers::default();
     let line = |(version, info): Described| {
         let active = match &active {
             Ok(active) if *active == version => ", a start serves it",
@@ -209,8 +220,11 @@ fn listed(table_dir: &Path) -> anyhow::Result<String> {
         match info {
             Ok(info) => {
                 let shown = shown(version, info.rows, info.bytes, info.base, &info.source) + active;
-                match check_opens(table_dir, version) {
+                match layers.check(table_dir, version) {
                     Ok(()) => shown,
+                    Err(error) if error.is_out_of_resources() => {
+                        format!("{shown}, could not be checked: {error}")
+                    }
                     Err(error) => format!("{shown}, does not open: {error}"),
                 }
             }

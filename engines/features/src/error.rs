@@ -243,6 +243,18 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether the process or the machine had no more files or memory to give: it says nothing of the table.
+    pub fn is_out_of_resources(&self) -> bool {
+        match self {
+            Error::Io { source, .. } => {
+                let wanting = [libc::EMFILE, libc::ENFILE, libc::ENOMEM];
+                source.raw_os_error().is_some_and(|code| wanting.contains(&code))
+            }
+            Error::Left { source, .. } => source.is_out_of_resources(),
+            _ => false,
+        }
+    }
+
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Error {
         move |source| Error::Io {
             action,

@@ -49,6 +49,7 @@ pub(crate) fn manifest(bytes: &[u8]) -> serde_json::Result<Manifest> {
         base: None,
         node: None,
         folded: None,
+        oldest_base: None,
         rows,
         created_unix_s: 0,
         source: String::new(),

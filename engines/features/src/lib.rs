@@ -67,6 +67,7 @@
 //! ```
 
 mod active;
+mod check;
 mod counts;
 mod error;
 mod files;
@@ -97,6 +98,7 @@ pub mod write;
 pub use active::{
     Active, activate_at_start, delete_at_start, delete_unused_version, roll_back_at_start, version_at_start,
 };
+pub use check::{CheckedLayers, check_opens};
 pub use counts::LookupStart;
 pub use error::Error;
 pub use hash::text_key;
@@ -105,7 +107,8 @@ pub use millpond_wal::{Durability, QueueError};
 pub use node_share::{HeldBuckets, NodeShare};
 pub use overlay::{
     Fold, FoldVersion, Folded, FreshPage, FreshRow, Hidden, Overlay, OverlayRecovery, OverlaySection,
-    Settled, Stamp, UPSERT_BYTES_MAX, Upsert, UpsertError, Upserted, fold, hidden_by, stored_rows,
+    Settled, Stamp, UPSERT_BYTES_MAX, Upsert, UpsertError, Upserted, fold, hidden_by, hidden_by_version,
+    stored_rows,
 };
 pub use projection::{Answered, Projection};
 pub use received::{VersionFiles, verify_files, version_files};
@@ -116,6 +119,6 @@ pub use source::Source;
 pub use table::{LAYERS_MAX, ShardInfo, Table};
 pub use varying::FoundRows;
 pub use versions::{
-    Described, VersionInfo, check_opens, delete_version, describe_version, describe_versions,
-    folder as version_name, number as version_number, version_dir, version_infos, versions,
+    Described, VersionInfo, delete_version, describe_version, describe_versions, folder as version_name,
+    number as version_number, version_dir, version_infos, versions,
 };

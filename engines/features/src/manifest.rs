@@ -47,6 +47,9 @@ pub(crate) struct Manifest {
     /// Of a version that has what was upserted to an overlay: up to where.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) folded: Option<FoldedEntry>,
+    /// Of a compaction: the version at the lower end of what was compacted, whose sources its rows come from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) oldest_base: Option<u64>,
     /// Rows of the version: those of its base count.
     pub(crate) rows: u64,
     pub(crate) created_unix_s: u64,
@@ -286,6 +289,7 @@ mod tests {
             base: None,
             node: None,
             folded: None,
+            oldest_base: None,
             rows: 3,
             created_unix_s: 1_795_651_200,
             source: "films.parquet".to_owned(),

@@ -37,10 +37,7 @@ pub(crate) struct Shard {
 impl Shard {
     /// Maps a shard file; only its header is read.
     pub(crate) fn open(path: &Path) -> Result<Shard, Error> {
-        let mut file = files::open(path).map_err(Error::io("open", path))?;
-        let metadata = file.metadata().map_err(Error::io("read", path))?;
-        let bytes = header_of(&mut file, metadata.len(), path)?;
-        let (header, layout, header_checksum) = Header::decode(&bytes, metadata.len(), path)?;
+        let (file, (header, layout, header_checksum)) = open_header(path)?;
         Ok(Shard {
             path: path.to_path_buf(),
             header,
@@ -166,6 +163,15 @@ impl Shard {
             places,
         }
     }
+}
+
+/// Opens a shard file and decodes its header, which goes with the length of the file.
+pub(crate) fn open_header(path: &Path) -> Result<(File, (Header, Layout, u64)), Error> {
+    let mut file = files::open(path).map_err(Error::io("open", path))?;
+    let metadata = file.metadata().map_err(Error::io("read", path))?;
+    let bytes = header_of(&mut file, metadata.len(), path)?;
+    let decoded = Header::decode(&bytes, metadata.len(), path)?;
+    Ok((file, decoded))
 }
 
 /// The first bytes of a file that has at least as many.

@@ -3,7 +3,7 @@
 //! Not a cache: nothing is copied out of its shards until it is asked for. Invariant: each layer is the one that the delta
 //! above it was built on, so what a lookup finds is the version that was built.
 
-mod open;
+pub(crate) mod open;
 
 use std::fmt;
 use std::path::Path;
@@ -52,6 +52,8 @@ pub struct Table {
     pub(crate) view: Option<View>,
     /// Up to where it has what was upserted.
     folded: Option<Folded>,
+    /// From which version on others may have what it lacks ([`Table::oldest_base`]).
+    oldest_base: u64,
     /// Whether a shard is mapped, so that its file being cut would matter.
     is_mapped: bool,
     /// What lookups counted.
@@ -356,6 +358,11 @@ impl Table {
     /// Up to where it has what was upserted to an overlay, if a version of its chain was folded from one.
     pub fn folded(&self) -> Option<Folded> {
         self.folded
+    }
+
+    /// The version whose sources its oldest rows are from: that at the end of its chain, or of the one that was compacted into it.
+    pub(crate) fn oldest_base(&self) -> u64 {
+        self.oldest_base
     }
 
     /// The version's folder.

@@ -10,9 +10,7 @@ use std::process;
 
 use crate::active::not_found;
 use crate::error::Error;
-use crate::format1;
 use crate::manifest::Manifest;
-use crate::table::Table;
 
 /// The folder name of a version.
 pub fn folder(version: u64) -> String {
@@ -114,30 +112,6 @@ pub fn describe_version(table_dir: &Path, version: u64) -> Result<VersionInfo, E
     })
 }
 
-/// Whether a start could open a version: its manifest, and of each file the length and the header; also of the versions that it stands
-/// on. No row is read.
-///
-/// # Errors
-/// As [`Table::open_version`].
-pub fn check_opens(table_dir: &Path, version: u64) -> Result<(), Error> {
-    let path = version_dir(table_dir, version);
-    // To open files of format 1 is to read them whole.
-    match Manifest::read(&path) {
-        Ok((manifest, _)) if manifest.format == format1::FORMAT => {
-            manifest.shards.iter().try_for_each(|shard| {
-                let file = path.join(&shard.file);
-                let found = fs::metadata(&file).map_err(Error::io("open", &file))?.len();
-                let what = "length in bytes against the manifest's";
-                match found == shard.bytes {
-                    true => Ok(()),
-                    false => Err(Error::damaged(&file, what, shard.bytes, found)),
-                }
-            })
-        }
-        _ => Table::open_version(table_dir, Some(version)).map(drop),
-    }
-}
-
 /// Deletes a version. Whoever has it open keeps it whole.
 ///
 /// # Errors
@@ -193,7 +167,7 @@ fn take_name(table_dir: &Path, version: u64) -> Result<PathBuf, Error> {
 mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
-    use crate::{Schema, write::Writer};
+    use crate::{Schema, Table, write::Writer};
     use std::sync::Arc;
 
     #[test]

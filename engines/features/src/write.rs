@@ -90,6 +90,7 @@ pub struct Writer {
     source: String,
     node: Option<NodeShare>,
     folded: Option<Folded>,
+    oldest_base: Option<u64>,
     created_unix_s: u64,
     memory_bytes: usize,
     /// Bytes of rows in memory; none once they are in files.
@@ -238,6 +239,7 @@ impl Writer {
             duplicates: Duplicates::Refused,
             source: String::new(),
             folded: None,
+            oldest_base: None,
             created_unix_s: source_date().unwrap_or(now.map_or(0, |now| now.as_secs())),
             memory_bytes: MEMORY_BYTES,
             kept_bytes: Some(0),
@@ -275,6 +277,13 @@ impl Writer {
     #[must_use]
     pub(crate) fn folded(mut self, folded: Folded) -> Writer {
         self.folded = Some(folded);
+        self
+    }
+
+    /// Says at which version the chain ends that this is a compaction of.
+    #[must_use]
+    pub(crate) fn oldest_base(mut self, version: u64) -> Writer {
+        self.oldest_base = Some(version);
         self
     }
 

@@ -6,7 +6,7 @@
 use super::{fixed, parts};
 use crate::Shared;
 use millpond_catalog::Handle;
-use millpond_engines_features::{self as features, Table};
+use millpond_engines_features::{self as features, CheckedLayers, Table};
 use millpond_wire_schema::Status;
 use millpond_wire_schema::features_versions::{Answer, Version};
 use std::path::Path;
@@ -28,17 +28,23 @@ pub(super) fn answer(
         None => features::version_at_start(&section.path)
             .map(|version| (version, format!("a restart serves version {version}"))),
     };
-    let opens = || features::check_opens(&section.path, active.version());
+    let mut checks = Checks::default();
     let why_not = match at_start {
-        Ok((version, _)) if version == active.version() => opens().err().map(|error| {
-            let why_not =
-                why_not.unwrap_or_else(|| format!("version {version} does not open: {}", problem(&error)));
-            format!("a restart fails: {why_not}")
-        }),
+        Ok((version, _)) if version == active.version() => {
+            checks.problem(&section.path, version).map(|problem| {
+                let why_not =
+                    why_not.unwrap_or_else(|| format!("version {version} does not open: {problem}"));
+                format!("a restart fails: {why_not}")
+            })
+        }
         Ok((_, derived)) => Some(match why_not {
             Some(why_not) => format!("{derived}: {why_not}"),
             None => derived,
         }),
+        Err(error) if error.is_out_of_resources() => {
+            checks.note(&error);
+            why_not
+        }
         Err(_) => Some(why_not.unwrap_or_else(|| {
             "ACTIVE in the table's folder is damaged, or names a version that is not there".to_owned()
         })),
@@ -46,7 +52,7 @@ pub(super) fn answer(
     let described = features::describe_versions(&section.path).unwrap_or_default();
     let mut versions: Vec<Version<'static>> = described
         .into_iter()
-        .map(|described| on_disk(&section.path, described))
+        .map(|described| on_disk(&section.path, described, &mut checks))
         .collect();
     for open in catalog.versions(table) {
         match versions
@@ -58,17 +64,48 @@ pub(super) fn answer(
         }
     }
     versions.sort_by_key(|version| version.version);
+    let hidden = catalog.hidden(table).map(|hidden| hidden.to_string());
+    let warnings: Vec<String> = hidden.into_iter().chain(checks.unchecked).collect();
     Ok(Answer {
         active: active.version(),
         before: past.before,
         persistent: why_not.is_none(),
         why_not: why_not.map(Into::into),
-        warning: catalog.hidden(table).map(|hidden| hidden.to_string().into()),
+        warning: (!warnings.is_empty()).then(|| warnings.join("; ").into()),
         versions,
     })
 }
 
-fn on_disk(table_dir: &Path, (version, info): features::Described) -> Version<'static> {
+/// What a listing has found of the files.
+#[derive(Default)]
+struct Checks {
+    layers: CheckedLayers,
+    /// Why some could not be looked at.
+    unchecked: Option<String>,
+}
+
+impl Checks {
+    /// Why a version does not open, if so.
+    fn problem(&mut self, table_dir: &Path, version: u64) -> Option<String> {
+        let error = self.layers.check(table_dir, version).err()?;
+        if error.is_out_of_resources() {
+            self.note(&error);
+            return None;
+        }
+        Some(problem(&error))
+    }
+
+    /// That the server had too few files or too little memory says nothing of a version.
+    fn note(&mut self, error: &features::Error) {
+        let why = match error {
+            features::Error::Io { source, .. } => source.to_string(),
+            _ => "too few files or too little memory".to_owned(),
+        };
+        self.unchecked = Some(format!("whether all versions open could not be checked: {why}"));
+    }
+}
+
+fn on_disk(table_dir: &Path, (version, info): features::Described, checks: &mut Checks) -> Version<'static> {
     let none = Version {
         version,
         base: None,
@@ -88,11 +125,13 @@ fn on_disk(table_dir: &Path, (version, info): features::Described) -> Version<'s
             source: Some(info.source)
                 .filter(|source| !source.is_empty())
                 .map(Into::into),
-            problem: features::check_opens(table_dir, version)
-                .err()
-                .map(|error| problem(&error).into()),
+            problem: checks.problem(table_dir, version).map(Into::into),
             ..none
         },
+        Err(error) if error.is_out_of_resources() => {
+            checks.note(&error);
+            none
+        }
         Err(_) => Version {
             problem: Some("its manifest cannot be read; `millpond features verify` says why".into()),
             ..none

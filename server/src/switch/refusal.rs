@@ -49,7 +49,10 @@ impl From<&features::Error> for Refusal {
             IsBase { .. } | IsActive { .. } => Code::Conflict,
             _ => Code::StorageFailed,
         };
-        Refusal::new(code, error.to_string())
+        Refusal {
+            is_passing: error.is_out_of_resources(),
+            ..Refusal::new(code, error.to_string())
+        }
     }
 }
 

@@ -46,8 +46,8 @@ pub use input::{Format, Given, Source, Stream};
 pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::write::{Abandoned, Duplicates, MEMORY_BYTES, Summary, remove_abandoned};
 pub use millpond_engines_features::{
-    Active, Described, Fold, FoldVersion, Folded, Hidden, Keys, NodeShare, NotFinite, Numbers, ShardInfo,
-    check_opens, delete_at_start, describe_versions, version_at_start,
+    Active, CheckedLayers, Described, Fold, FoldVersion, Folded, Hidden, Keys, NodeShare, NotFinite, Numbers,
+    ShardInfo, check_opens, delete_at_start, describe_versions, version_at_start,
 };
 pub use random::{RandomOptions, random};
 
@@ -75,7 +75,7 @@ pub fn compact(
 pub fn activate_at_start(table_dir: &Path, version: Option<u64>) -> Result<Active, Error> {
     let highest = || features::versions(table_dir).map(|there| there.last().copied());
     if let Some(version) = version.map_or_else(highest, |version| Ok(Some(version)))? {
-        check_opens(table_dir, version)?;
+        check_before_switch(table_dir, version)?;
     }
     Ok(features::activate_at_start(table_dir, version)?)
 }
@@ -86,21 +86,28 @@ pub fn activate_at_start(table_dir: &Path, version: Option<u64>) -> Result<Activ
 /// [`Error::Table`] as the engine says it; nothing has changed then.
 pub fn roll_back_at_start(table_dir: &Path) -> Result<Active, Error> {
     if let Some(before) = Active::read(table_dir)?.and_then(|active| active.before) {
-        check_opens(table_dir, before)?;
+        check_before_switch(table_dir, before)?;
     }
     Ok(features::roll_back_at_start(table_dir)?)
 }
 
+/// Where it cannot be looked at for want of files or memory, that is no reason against the version.
+fn check_before_switch(table_dir: &Path, version: u64) -> Result<(), Error> {
+    match check_opens(table_dir, version) {
+        Err(error) if !error.is_out_of_resources() => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
 /// What a start would not show of the upserts that were folded into other versions, if anything. Whether a log still has them is not
-/// looked at: of a version that ever served it is taken to have none.
+/// looked at: a server that served the version since may have taken them out.
 ///
 /// # Errors
 /// [`Error::Table`] as the engine says it.
 pub fn hidden_at_start(table_dir: &Path) -> Result<Option<Hidden>, Error> {
     let version = version_at_start(table_dir)?;
     let served_max = Active::read(table_dir)?.map_or(version, |active| active.highest);
-    let table = Table::open_version(table_dir, Some(version))?;
-    Ok(features::hidden_by(&table, None, served_max))
+    Ok(features::hidden_by_version(table_dir, version, served_max)?)
 }
 
 fn next_version(table_dir: &Path) -> Result<u64, Error> {
@@ -113,5 +120,49 @@ fn next_version(table_dir: &Path) -> Result<u64, Error> {
             }),
         Err(features::Error::NoVersions { .. }) => Ok(1),
         Err(error) => Err(error.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+    use std::fs;
+
+    /// Its length and its header are as they were: a start reads files of format 1 whole, and finds it.
+    #[test]
+    fn a_damaged_version_of_format_1_is_not_made_active() {
+        let dir = tempfile::tempdir().unwrap();
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/format1/films/00000001");
+        let version = features::version_dir(dir.path(), 1);
+        fs::create_dir(&version).unwrap();
+        for name in ["manifest.json", "shard-00000.mpf", "shard-00001.mpf"] {
+            fs::copy(source.join(name), version.join(name)).unwrap();
+        }
+        let schema = features::Schema::floats(3);
+        let next = features::write::Writer::create(dir.path(), "films", 2, schema, 1).unwrap();
+        next.finish().unwrap();
+        for version in [1, 2] {
+            assert_eq!(
+                activate_at_start(dir.path(), Some(version)).unwrap().version,
+                version
+            );
+        }
+        let shard = version.join("shard-00001.mpf");
+        let mut bytes = fs::read(&shard).unwrap();
+        bytes[500] ^= 1;
+        fs::write(&shard, bytes).unwrap();
+        let refused = |outcome: Result<Active, Error>| {
+            let error = outcome.unwrap_err().to_string();
+            assert!(
+                error.contains("shard-00001.mpf is damaged: checksum of "),
+                "{error}"
+            );
+            assert_eq!(Active::read(dir.path()).unwrap().unwrap().version, 2);
+        };
+        refused(activate_at_start(dir.path(), Some(1)));
+        refused(roll_back_at_start(dir.path()));
+        // A listing reads no table whole.
+        CheckedLayers::default().check(dir.path(), 1).unwrap();
     }
 }

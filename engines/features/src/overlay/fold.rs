@@ -65,6 +65,8 @@ pub enum FoldVersion {
         base: u64,
         /// As in [`FoldVersion::Written`].
         keys_left: u64,
+        /// The base has the log further than the limit that was given.
+        is_past_limit: bool,
     },
 }
 
@@ -103,6 +105,7 @@ pub fn fold(
     let nothing_new = |found: &Found| FoldVersion::NothingNew {
         base: base.version(),
         keys_left: keys_left(found, known, &counts),
+        is_past_limit: !folded.covers(known),
     };
     if !folded.covers(known) || known.covers(folded) {
         return Ok(nothing_new(&found));
@@ -160,7 +163,7 @@ fn keys_left(found: &Found, folded: Folded, counts: &dyn Fn(u64, u64) -> bool) -
     let later = found
         .later
         .iter()
-        .filter(|(key, written_ms)| counts(**key, **written_ms));
+        .filter(|(key, later)| !folded.has(later.sequence, later.stamp) && counts(**key, later.written_ms));
     let not_yet = found.entries.values().filter(|entry| {
         !folded.has(entry.sequence, entry.stamp)
             && !found.later.contains_key(&entry.key)

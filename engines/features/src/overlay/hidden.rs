@@ -3,10 +3,13 @@
 //! It changes nothing. Invariant: what a version's sources are to have, because it was built whole after the fold, counts as shown.
 
 use std::fmt;
+use std::iter;
 use std::path::Path;
 
 use super::{Folded, Overlay};
+use crate::error::Error;
 use crate::manifest::Manifest;
+use crate::table::open::{Origin, chain, origin};
 use crate::table::{LAYERS_MAX, Table};
 use crate::versions::{version_dir, versions};
 
@@ -51,13 +54,17 @@ impl fmt::Display for Hidden {
                 count => write!(f, "of {count} sequences of the log ({first} to {last})")?,
             }
         }
-        let gone = match self.is_certain {
-            true => "and are not in the overlay any more",
-            false => "and a server that served that version has taken them out of the overlay",
-        };
+        write!(f, ": they were folded into version {within}, and ")?;
+        match self.is_certain {
+            true => write!(f, "are not in the overlay any more")?,
+            false => write!(
+                f,
+                "if a server served version {within} meanwhile, the overlay does not have them any more"
+            )?,
+        }
         write!(
             f,
-            ": they were folded into version {within}, {gone}; to have them back activate version {within}, or upsert them again"
+            "; to have them back activate version {within}, or upsert them again"
         )
     }
 }
@@ -66,17 +73,51 @@ impl fmt::Display for Hidden {
 /// it. Where there is none, a fold counts as taken out of its log where its version is no higher than `served_max`, the highest that
 /// ever served.
 pub fn hidden_by(table: &Table, overlay: Option<&Overlay>, served_max: u64) -> Option<Hidden> {
-    let table_dir = table.path().parent()?;
-    let chain = table.chain();
-    let oldest = chain.last().copied()?;
+    let shown = Shown {
+        chain: table.chain(),
+        origin: Origin {
+            folded: table.folded(),
+            oldest_base: table.oldest_base(),
+        },
+    };
+    hidden(table.path().parent()?, &shown, overlay, served_max)
+}
+
+/// The same of a version on the disk, of which the manifests alone are read, where no overlay lies over it.
+///
+/// # Errors
+/// A manifest of the version, or of one that it stands on, that is not there or cannot be read.
+pub fn hidden_by_version(table_dir: &Path, version: u64, served_max: u64) -> Result<Option<Hidden>, Error> {
+    let (top, bases) = chain(&version_dir(table_dir, version))?;
+    let shown = Shown {
+        origin: origin(&top, &bases),
+        chain: iter::once(&top)
+            .chain(&bases)
+            .map(|layer| layer.manifest.version)
+            .collect(),
+    };
+    Ok(hidden(table_dir, &shown, None, served_max))
+}
+
+/// What a version has.
+struct Shown {
+    /// Its own version first.
+    chain: Vec<u64>,
+    origin: Origin,
+}
+
+fn hidden(table_dir: &Path, of: &Shown, overlay: Option<&Overlay>, served_max: u64) -> Option<Hidden> {
+    let Shown { chain, origin } = of;
+    let version = chain.first().copied()?;
     // The sources of a version that was built whole later are to have what was folded before.
-    let later = versions(table_dir).ok()?.into_iter().filter(|of| *of > oldest);
+    let later = versions(table_dir).ok()?.into_iter();
+    let later = later.filter(|of| *of > origin.oldest_base);
     let folds: Vec<(u64, Folded)> = later
         .filter(|of| !chain.contains(of))
         .filter_map(|of| Some((of, folded_of(table_dir, of)?)))
         .collect();
     let hidden = |&(within, has): &(u64, Folded)| {
-        let shown = table.folded().filter(|shown| shown.history == has.history);
+        let shown = origin.folded.filter(|shown| shown.history == has.history);
         let shown = shown.unwrap_or_default();
         let forgotten = overlay.map(Overlay::forgotten);
         let forgotten = forgotten.filter(|forgotten| forgotten.history == has.history);
@@ -85,7 +126,7 @@ pub fn hidden_by(table: &Table, overlay: Option<&Overlay>, served_max: u64) -> O
         }
         let folded = forgotten.map_or(has, |forgotten| has.shared_with(forgotten));
         (!shown.covers(folded)).then_some(Hidden {
-            version: table.version(),
+            version,
             shown,
             folded,
             within,

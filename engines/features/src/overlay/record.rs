@@ -220,6 +220,19 @@ impl<'a> LogRecord<'a> {
         }
     }
 
+    /// Of an upsert that went to several servers; none of any other record.
+    pub(crate) fn stamp(&self) -> Stamp {
+        match *self {
+            LogRecord::Upsert { stamp, .. } => stamp,
+            LogRecord::Kept { kind, body, .. } => {
+                decode(kind, body).map_or_else(|_| Stamp::default(), |said| said.stamp())
+            }
+            LogRecord::Folded { .. } | LogRecord::Settled { .. } | LogRecord::Expired { .. } => {
+                Stamp::default()
+            }
+        }
+    }
+
     /// The upsert that a record has, as it was or as what is kept of it, and the sequence that it was given.
     pub(crate) fn upserted(self, sequence: u64) -> Option<(LogRecord<'a>, u64)> {
         match self {

@@ -119,8 +119,8 @@ fn name(dir: &Path, table: &Table) {
 #[derive(Default)]
 pub(super) struct Found {
     pub entries: HashMap<u64, Entry>,
-    /// Keys that were upserted behind the sequence up to which it was read, and when they were last.
-    pub later: HashMap<u64, u64>,
+    /// Keys that were upserted behind the sequence up to which it was read.
+    pub later: HashMap<u64, Later>,
     /// The latest time of a record.
     pub time_ms: u64,
     pub has_other_layout: bool,
@@ -134,6 +134,14 @@ pub(super) struct Found {
     pub folded: Folded,
     /// What it says of the other replicas.
     pub settled: Settled,
+}
+
+/// The last upsert of a key that was written behind the sequence up to which the log was read.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Later {
+    pub sequence: u64,
+    pub stamp: Stamp,
+    pub written_ms: u64,
 }
 
 impl Found {
@@ -161,7 +169,7 @@ impl Found {
         // What is kept was written before, and may be nowhere else.
         let written = written.min(record.sequence);
         if written > last {
-            self.note_later(said);
+            self.note_later(said, written);
             return;
         }
         self.segments.note(record.segment, said);
@@ -201,14 +209,18 @@ impl Found {
     }
 
     /// Takes in of which keys something is left out.
-    fn note_later(&mut self, said: LogRecord<'_>) {
+    fn note_later(&mut self, said: LogRecord<'_>, sequence: u64) {
         if let LogRecord::Expired { written_ms, .. } = said {
-            self.later.retain(|_, written| *written > written_ms);
+            self.later.retain(|_, later| later.written_ms > written_ms);
         }
-        let written_ms = said.written_ms();
+        let (written_ms, stamp) = (said.written_ms(), said.stamp());
         for (key, _) in said.changes() {
-            let written = self.later.entry(key).or_default();
-            *written = written_ms.max(*written);
+            let later = self.later.entry(key).or_default();
+            *later = Later {
+                sequence: sequence.max(later.sequence),
+                stamp: stamp.max(later.stamp),
+                written_ms: written_ms.max(later.written_ms),
+            };
         }
     }
 

@@ -3,6 +3,7 @@
 //! It reads no row. Invariant: each manifest has the name and the checksum by which the delta above it names its base.
 
 use std::fs;
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,6 +13,7 @@ use crate::error::Error;
 use crate::layer::Layer;
 use crate::manifest::{Base, FILE, Manifest};
 use crate::node_share::NodeShare;
+use crate::overlay::Folded;
 use crate::projection::{Answered, Projection};
 use crate::shard::Shard;
 use crate::versions::{folder, number};
@@ -25,21 +27,13 @@ pub(super) fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<
         .then(|| fs::canonicalize(version_dir));
     let whole = whole.transpose().map_err(Error::io("find", version_dir))?;
     let version_dir = whole.as_deref().unwrap_or(version_dir);
-    let (top, checksum) = Manifest::read(version_dir)?;
-    check_folder(version_dir, top.version)?;
-    let mut layers = vec![layer(version_dir, &top, &checksum, opened)?];
-    let mut folded = top.folded();
-    let (mut path, mut above) = (version_dir.to_path_buf(), top.clone());
-    while let Some(base) = &above.base {
-        if layers.len() == LAYERS_MAX {
-            let problem = format!("it would be layer {} of at most {LAYERS_MAX}", LAYERS_MAX + 1);
-            return Err(broken(&path, base, problem));
-        }
-        let (base_dir, manifest) = read_base(&path, &above, base)?;
-        folded = folded.or(manifest.folded());
-        layers.push(layer(&base_dir, &manifest, &base.checksum, opened)?);
-        (path, above) = (base_dir, manifest);
-    }
+    let (top, bases) = chain(version_dir)?;
+    let layers = iter::once(&top)
+        .chain(&bases)
+        .map(|described| layer(described, opened));
+    let layers = layers.collect::<Result<Vec<_>, Error>>()?;
+    let Origin { folded, oldest_base } = origin(&top, &bases);
+    let top = top.manifest;
     let is_mapped = layers
         .iter()
         .flat_map(|layer| &layer.shards)
@@ -48,6 +42,7 @@ pub(super) fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<
     Ok(Table {
         view: None,
         folded,
+        oldest_base,
         is_mapped,
         counts: Counts::default(),
         name: top.name,
@@ -65,11 +60,66 @@ pub(super) fn open_layers(version_dir: &Path, opened: Option<&Table>) -> Result<
     })
 }
 
-/// The folder and the manifest that a delta in the folder `path` was built on.
-fn read_base(path: &Path, delta: &Manifest, base: &Base) -> Result<(PathBuf, Manifest), Error> {
+/// A layer as its manifest describes it; no file of it was opened.
+pub(crate) struct LayerManifest {
+    /// The version's folder.
+    pub(crate) path: PathBuf,
+    pub(crate) manifest: Manifest,
+    /// That of the manifest, as a delta names its base.
+    pub(crate) checksum: String,
+}
+
+/// What the rows of a version are of.
+pub(crate) struct Origin {
+    /// Up to where it has what was upserted, as the newest layer says that says it.
+    pub(crate) folded: Option<Folded>,
+    /// The version that was built from sources, which may have been compacted into the last layer.
+    pub(crate) oldest_base: u64,
+}
+
+/// Of a version and what it was built on.
+pub(crate) fn origin(top: &LayerManifest, bases: &[LayerManifest]) -> Origin {
+    let last = &bases.last().unwrap_or(top).manifest;
+    Origin {
+        folded: iter::once(top)
+            .chain(bases)
+            .find_map(|layer| layer.manifest.folded()),
+        oldest_base: last.oldest_base.unwrap_or(last.version),
+    }
+}
+
+/// A version, and what it was built on, down to the base.
+pub(crate) fn chain(version_dir: &Path) -> Result<(LayerManifest, Vec<LayerManifest>), Error> {
+    let (manifest, checksum) = Manifest::read(version_dir)?;
+    check_folder(version_dir, manifest.version)?;
+    let top = LayerManifest {
+        path: version_dir.to_path_buf(),
+        manifest,
+        checksum,
+    };
+    let mut bases: Vec<LayerManifest> = Vec::new();
+    loop {
+        let LayerManifest { path, manifest, .. } = bases.last().unwrap_or(&top);
+        let Some(base) = &manifest.base else {
+            return Ok((top, bases));
+        };
+        if bases.len() + 1 == LAYERS_MAX {
+            let problem = format!("it would be layer {} of at most {LAYERS_MAX}", LAYERS_MAX + 1);
+            return Err(broken(path, base, problem));
+        }
+        let below = read_base(path, manifest, base)?;
+        bases.push(below);
+    }
+}
+
+/// The version that a delta in the folder `path` was built on.
+fn read_base(path: &Path, delta: &Manifest, base: &Base) -> Result<LayerManifest, Error> {
     let base_dir = path.parent().unwrap_or(Path::new(".")).join(folder(base.version));
     let read = Manifest::read(&base_dir);
-    let (manifest, found) = read.map_err(|error| broken(path, base, error.to_string()))?;
+    let (manifest, found) = read.map_err(|error| match error.is_out_of_resources() {
+        true => error,
+        false => broken(path, base, error.to_string()),
+    })?;
     if found != base.checksum {
         let problem = format!("it has checksum {found}, expected {}", base.checksum);
         return Err(broken(path, base, problem));
@@ -87,7 +137,11 @@ fn read_base(path: &Path, delta: &Manifest, base: &Base) -> Result<(PathBuf, Man
         return Err(Error::damaged(&path.join(FILE), "rows", expected, delta.rows));
     }
     check_folder(&base_dir, manifest.version)?;
-    Ok((base_dir, manifest))
+    Ok(LayerManifest {
+        path: base_dir,
+        manifest,
+        checksum: found,
+    })
 }
 
 /// The error for a delta in the folder `path` whose base does not go with it.
@@ -100,19 +154,19 @@ fn broken(path: &Path, base: &Base, problem: String) -> Error {
 }
 
 /// The layer of a manifest: that of an opened version where it is the same.
-fn layer(
-    version_dir: &Path,
-    manifest: &Manifest,
-    checksum: &str,
-    opened: Option<&Table>,
-) -> Result<Arc<Layer>, Error> {
+fn layer(described: &LayerManifest, opened: Option<&Table>) -> Result<Arc<Layer>, Error> {
+    let LayerManifest {
+        path,
+        manifest,
+        checksum,
+    } = described;
     let shared = opened.and_then(|opened| {
         let mut layers = opened.layers.iter();
-        layers.find(|layer| layer.path == version_dir && layer.checksum == checksum && layer.is_whole())
+        layers.find(|layer| layer.path == *path && layer.checksum == *checksum && layer.is_whole())
     });
     match shared {
         Some(layer) => Ok(Arc::clone(layer)),
-        None => Ok(Arc::new(Layer::open(version_dir, manifest, checksum.to_owned())?)),
+        None => Ok(Arc::new(Layer::open(path, manifest, checksum.clone())?)),
     }
 }
 

@@ -3,13 +3,16 @@
 //! It reads no row. Invariant: nothing goes while a live process has the lock of its journal.
 
 use std::fs;
-use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::journal::{self, Journal};
 use super::unfinished;
 use crate::error::Error;
 use crate::versions::version_dir;
+
+/// How long an empty folder stays.
+const EMPTY_KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// What became of the folders that writers left.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -55,15 +58,21 @@ pub fn remove_abandoned(table_dir: &Path) -> Result<Abandoned, Error> {
 
 /// Removes one whose writer is dead; of a build that another one can go on with only where its version `is_taken`.
 fn remove_one(path: &Path, is_taken: bool) -> Result<State, Error> {
-    let taken_over = match Journal::take_over(path)? {
-        Some(taken_over) => Some(taken_over),
+    let is_needed = || Ok(!is_taken && Journal::says_more(path)?);
+    // Its lock is left alone: a build that is about to go on with it would take it for one that is at work.
+    if is_needed()? {
+        return Ok(State::Needed);
+    }
+    let locked = match Journal::lock_dead(&path.join(journal::FILE))? {
+        Some(locked) => Some(locked),
         // Its writer was killed before the journal had its name.
-        None if !path.join(journal::FILE).exists() => Journal::take_over_new(path)?,
+        None if !path.join(journal::FILE).exists() => Journal::lock_dead(&path.join(journal::NEW_FILE))?,
         None => return Ok(State::Needed),
     };
     // The lock is held until the folder is gone.
-    if let Some((_locked, left)) = taken_over {
-        if left.is_some() && !is_taken {
+    if let Some(_locked) = locked {
+        // It may have begun since.
+        if is_needed()? {
             return Ok(State::Needed);
         }
         fs::remove_dir_all(path).map_err(Error::io("remove", path))?;
@@ -75,14 +84,21 @@ fn remove_one(path: &Path, is_taken: bool) -> Result<State, Error> {
     {
         return Ok(State::Needed);
     }
-    // A writer whose empty folder goes makes another one.
-    match fs::remove_dir(path) {
-        Ok(()) => Ok(State::Gone),
-        Err(error) if error.kind() == ErrorKind::DirectoryNotEmpty => Ok(State::Unclear(
-            "it has no journal, so it is not known whether a build or a fold is at work there".to_owned(),
-        )),
-        Err(error) => Err(Error::io("remove", path)(error)),
+    let mut entries = fs::read_dir(path).map_err(Error::io("list", path))?;
+    if entries.next().is_some() {
+        let why = "it has no journal, so it is not known whether a build or a fold is at work there";
+        return Ok(State::Unclear(why.to_owned()));
     }
+    // Programs before there were journals have none in the folder of a fold that is at work, and no file before the end. One of a time
+    // to come is of a clock that was set.
+    let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
+    let modified = modified.map_err(Error::io("read", path))?;
+    if modified.elapsed().is_ok_and(|age| age >= EMPTY_KEPT) {
+        // A writer whose empty folder goes makes another one.
+        fs::remove_dir(path).map_err(Error::io("remove", path))?;
+        return Ok(State::Gone);
+    }
+    Ok(State::Needed)
 }
 
 #[cfg(test)]
@@ -91,6 +107,7 @@ mod tests {
     use super::*;
     use crate::Schema;
     use crate::write::Writer;
+    use std::time::SystemTime;
 
     /// A writer of that version, with a row.
     fn writer(dir: &Path, version: u64) -> Writer {
@@ -127,6 +144,10 @@ mod tests {
             folder(".00000003.7-1.unfinished"),
         );
         fs::write(new.join(journal::NEW_FILE), "").unwrap();
+        let recent = folder(".00000003.7-3.unfinished");
+        let opened = fs::File::open(&empty).unwrap();
+        let day_ago = SystemTime::now() - EMPTY_KEPT - Duration::from_secs(60);
+        opened.set_modified(day_ago).unwrap();
         let strange = folder(".00000003.7-2.unfinished");
         fs::write(strange.join("rows-00000"), "rows").unwrap();
         let fetched = folder(".00000003.fetched.unfinished");
@@ -137,7 +158,11 @@ mod tests {
         assert_eq!(done.removed, expected);
         assert!(matches!(&done.unclear[..], [(path, why)] if *path == strange && why.contains("no journal")));
         assert!(expected.iter().all(|path| !path.exists()));
-        assert!([&resumable, &strange, &fetched].iter().all(|path| path.exists()));
+        assert!(
+            [&resumable, &strange, &fetched, &recent]
+                .iter()
+                .all(|path| path.exists())
+        );
         live.finish().unwrap();
         assert!(live_build.finish().is_err(), "the other one was faster");
         // Its number is taken, so no build goes on with it.

@@ -24,6 +24,7 @@ pub fn compact(
     let mut writer = writer
         .source(format!("versions {:?}", table.chain()))
         .node(table.node().cloned())
+        .oldest_base(table.oldest_base())
         .memory_bytes(memory_bytes);
     // What its deltas have of an overlay, it has.
     if let Some(folded) = table.folded() {

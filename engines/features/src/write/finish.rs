@@ -59,6 +59,7 @@ impl Writer {
             base: self.base.as_ref().map(|base| base.as_base()),
             node: self.node.clone(),
             folded: self.folded.map(FoldedEntry::from),
+            oldest_base: self.oldest_base,
             rows,
             created_unix_s: self.created_unix_s,
             source: std::mem::take(&mut self.source),

@@ -4,9 +4,11 @@
 //! the moment at which its folder has a file, so that a folder whose journal is not locked is a dead writer's; and a line that does not fit its checksum was never written, nor was any behind it.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead as _, BufReader, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
@@ -21,6 +23,11 @@ pub(super) const NEW_FILE: &str = "journal.new";
 const FORMAT: u32 = 1;
 /// A checksum in hexadecimal, and the space behind it.
 const CHECKSUM_BYTES: usize = 17;
+/// More than a first line has, which names all inputs.
+const LINE_BYTES_MAX: u64 = 64 << 20;
+/// How often one that is locked is looked at again, and after how long: who only looks whether it is needed holds it no longer.
+const TRIES_MAX: usize = 10;
+const AGAIN: Duration = Duration::from_millis(10);
 
 /// Where the rows end that were taken from the inputs of a build.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
@@ -99,30 +106,48 @@ pub(super) struct Journal {
     file: File,
     /// Whether it says what is built from what. One that does not is there for its lock alone.
     has_begun: bool,
+    /// The file system may have no locks: then nobody can go on with it, and nobody removes it.
+    is_locked: bool,
 }
 
 impl Journal {
-    /// Makes an empty one in the folder of a version, for its lock.
+    /// Makes an empty one in the folder of a version, for its lock. Without its lock where the file system has none.
     pub(super) fn create(dir: &Path) -> Result<Journal, Error> {
+        Journal::create_by(dir, File::lock)
+    }
+
+    fn create_by(dir: &Path, lock: impl Fn(&File) -> io::Result<()>) -> Result<Journal, Error> {
         let (path, beside) = (dir.join(FILE), dir.join(NEW_FILE));
         let opened = File::options()
             .create_new(true)
             .write(true)
             .read(true)
             .open(&beside);
-        let journal = Journal {
-            file: opened.map_err(Error::io("create", &path))?,
-            path,
-            has_begun: false,
-        };
+        let file = opened.map_err(Error::io("create", &path))?;
         // Under its name nobody finds it without its lock.
-        journal.file.lock().map_err(Error::io("lock", &journal.path))?;
+        let is_locked = match lock(&file) {
+            Ok(()) => true,
+            Err(error) if has_no_locks(&error) => false,
+            Err(error) => return Err(Error::io("lock", &path)(error)),
+        };
+        let journal = Journal {
+            path,
+            file,
+            has_begun: false,
+            is_locked,
+        };
         fs::rename(&beside, &journal.path).map_err(Error::io("create", &journal.path))?;
         Ok(journal)
     }
 
     /// Says what is built from what: from here on a later writer can go on.
+    ///
+    /// Without a lock two builds could go on in the same folder.
     pub(super) fn begin(&mut self, identity: &str, created_unix_s: u64) -> Result<(), Error> {
+        if !self.is_locked {
+            let cause = io::Error::from(ErrorKind::Unsupported);
+            return Err(Error::io("lock", &self.path)(cause));
+        }
         self.has_begun = true;
         self.append(&Line::Begun(BuildStart {
             format: FORMAT,
@@ -141,27 +166,51 @@ impl Journal {
         Journal::take_over_file(dir.join(FILE))
     }
 
-    /// Takes over one under the name that it has until it is locked.
-    pub(super) fn take_over_new(dir: &Path) -> Result<Option<(Journal, Option<Left>)>, Error> {
-        Journal::take_over_file(dir.join(NEW_FILE))
+    /// The same, where somebody may be about to let it go: who removes folders looks at it under its lock.
+    pub(super) fn take_over_soon(dir: &Path) -> Result<Option<(Journal, Option<Left>)>, Error> {
+        for _ in 1..TRIES_MAX {
+            match Journal::take_over(dir)? {
+                None if dir.join(FILE).exists() => thread::sleep(AGAIN),
+                taken_over => return Ok(taken_over),
+            }
+        }
+        Journal::take_over(dir)
     }
 
-    fn take_over_file(path: PathBuf) -> Result<Option<(Journal, Option<Left>)>, Error> {
-        let mut file = match File::options().read(true).write(true).open(&path) {
+    /// The lock of the file of one whose writer is dead; none where it goes on, or where it is not there.
+    pub(super) fn lock_dead(path: &Path) -> Result<Option<File>, Error> {
+        let file = match File::options().read(true).write(true).open(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            opened => opened.map_err(Error::io("open", &path))?,
+            opened => opened.map_err(Error::io("open", path))?,
         };
         match file.try_lock() {
             Err(TryLockError::WouldBlock) => return Ok(None),
-            Err(TryLockError::Error(error)) => return Err(Error::io("lock", &path)(error)),
+            Err(TryLockError::Error(error)) => return Err(Error::io("lock", path)(error)),
             Ok(()) => {}
         }
         let of = |metadata: fs::Metadata| (metadata.dev(), metadata.ino());
-        let there = fs::metadata(&path).ok().map(of);
-        if there != file.metadata().ok().map(of) {
-            // Its writer has come to its end since it was opened.
+        let there = fs::metadata(path).ok().map(of);
+        // Else its writer has come to its end since it was opened.
+        Ok((there == file.metadata().ok().map(of)).then_some(file))
+    }
+
+    /// Whether the one in a folder says that a later writer can go on by it. It reads the first line alone, and takes no lock.
+    pub(super) fn says_more(dir: &Path) -> Result<bool, Error> {
+        let path = dir.join(FILE);
+        let file = match File::open(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
+            opened => opened.map_err(Error::io("open", &path))?,
+        };
+        let mut first = Vec::new();
+        let read = BufReader::new(file.take(LINE_BYTES_MAX)).read_until(b'\n', &mut first);
+        read.map_err(Error::io("read", &path))?;
+        Ok(left(decode(&first).0).is_some())
+    }
+
+    fn take_over_file(path: PathBuf) -> Result<Option<(Journal, Option<Left>)>, Error> {
+        let Some(mut file) = Journal::lock_dead(&path)? else {
             return Ok(None);
-        }
+        };
         let mut bytes = Vec::new();
         file.read_to_end(&mut bytes).map_err(Error::io("read", &path))?;
         let (lines, whole_bytes) = decode(&bytes);
@@ -175,6 +224,7 @@ impl Journal {
             path,
             file,
             has_begun,
+            is_locked: true,
         };
         Ok(Some((journal, left)))
     }
@@ -190,6 +240,12 @@ impl Journal {
         let written = self.file.write_all(text.as_bytes());
         written.map_err(Error::io("write", &self.path))
     }
+}
+
+/// Whether the file system, or the server that it is on, knows no locks.
+fn has_no_locks(error: &io::Error) -> bool {
+    let codes = [libc::ENOSYS, libc::EOPNOTSUPP, libc::ENOLCK];
+    error.kind() == ErrorKind::Unsupported || error.raw_os_error().is_some_and(|code| codes.contains(&code))
 }
 
 /// The lines that are whole, and how many bytes they take.
@@ -345,5 +401,37 @@ mod tests {
             );
         }
         assert!(Journal::take_over(&dir.path().join("absent")).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_writer_whose_file_system_has_no_locks_writes_what_none_goes_on_with() {
+        let dir = tempfile::tempdir().unwrap();
+        for code in [libc::ENOSYS, libc::EOPNOTSUPP, libc::ENOLCK] {
+            let mut journal =
+                Journal::create_by(dir.path(), |_| Err(io::Error::from_raw_os_error(code))).unwrap();
+            journal.append(&Line::Read(read(3))).unwrap();
+            let refused = journal.begin("films", 7).unwrap_err().to_string();
+            assert!(refused.starts_with("cannot lock "), "{refused}");
+            assert_eq!(fs::metadata(dir.path().join(FILE)).unwrap().len(), 0);
+        }
+        let other = Journal::create_by(dir.path(), |_| Err(io::Error::from_raw_os_error(libc::EIO)));
+        assert!(other.is_err());
+    }
+
+    #[test]
+    fn one_that_is_let_go_soon_is_taken_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut journal = Journal::create(dir.path()).unwrap();
+        assert!(!Journal::says_more(dir.path()).unwrap());
+        journal.begin("films", 7).unwrap();
+        assert!(Journal::says_more(dir.path()).unwrap(), "locked or not");
+        assert!(Journal::take_over_soon(dir.path()).unwrap().is_none());
+        let letting_go = thread::spawn(move || {
+            thread::sleep(AGAIN);
+            drop(journal);
+        });
+        let taken_over = (0..100).find_map(|_| Journal::take_over_soon(dir.path()).unwrap());
+        assert!(taken_over.is_some_and(|(_, left)| left.is_some()));
+        letting_go.join().unwrap();
     }
 }

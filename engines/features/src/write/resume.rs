@@ -52,7 +52,10 @@ impl Writer {
         let identity = self.identity_of_all(identity);
         let mut goes_on = false;
         for path in unfinished::left(&self.table_dir, self.version)? {
-            let Some((journal, left)) = Journal::take_over(&path)? else {
+            if path == self.unfinished.path {
+                continue;
+            }
+            let Some((journal, left)) = Journal::take_over_soon(&path)? else {
                 continue;
             };
             let left = left.filter(|left| !restart && left.begun.identity == identity);

@@ -366,6 +366,31 @@ proptest! {
 }
 
 #[test]
+fn a_limit_below_the_base_leaves_no_key_that_the_base_has() {
+    let bed = Bed::new(|_| ());
+    bed.upsert(&[1], &[7.0; 3]).unwrap();
+    bed.upsert(&[2], &[7.0; 3]).unwrap();
+    let onto = |version, sequence| {
+        let base = Arc::new(Table::open_version(&bed.dir(), Some(version)).unwrap());
+        let mut wanted = bed.wanted();
+        wanted.sequence = sequence;
+        fold(base, &bed.dir(), version + 1, &wanted, &|_| true).unwrap()
+    };
+    bed.upsert(&[3], &[7.0; 3]).unwrap();
+    assert!(onto(1, Some(2)).written().is_some());
+    let check = |sequence, expected: (u64, bool)| match onto(2, Some(sequence)) {
+        FoldVersion::NothingNew {
+            base: 2,
+            keys_left,
+            is_past_limit,
+        } => assert_eq!((keys_left, is_past_limit), expected, "up to {sequence}"),
+        other => panic!("{other:?}"),
+    };
+    check(1, (1, true));
+    check(2, (1, false));
+}
+
+#[test]
 fn a_fold_says_of_how_many_keys_the_log_has_more() {
     let base = base_ms();
     let bed = Bed::new(|section| section.segment_bytes_max = 4000);

@@ -73,6 +73,38 @@ fn what_was_folded_elsewhere_and_left_the_overlay_is_hidden() {
 }
 
 #[test]
+fn a_compaction_hides_what_the_versions_hide_that_it_was_made_of() {
+    let mut bed = Bed::new(|_| ());
+    bed.upsert(&[1], &[7.0; 3]).unwrap();
+    folded(&mut bed, |_| ());
+    bed.reopen();
+    let compact = |of: u64, version: u64| {
+        crate::write::compact(&open(&bed, of), &bed.dir(), version, 1, 1 << 20).unwrap();
+    };
+    // Of the version before the fold, of that once more, and of the fold.
+    compact(1, 3);
+    compact(3, 4);
+    compact(2, 5);
+    // A delta on such a one is as that is.
+    Writer::create_delta(&bed.dir(), 6, Arc::new(open(&bed, 4)), 1)
+        .unwrap()
+        .finish()
+        .unwrap();
+    for (version, hides) in [(3, true), (4, true), (5, false), (6, true)] {
+        let found = hidden_by(&open(&bed, version), Some(bed.overlay()), 9);
+        assert_eq!(
+            found.map(|found| found.sequences()),
+            hides.then_some(1..=1),
+            "version {version}"
+        );
+        let on_disk = hidden_by_version(&bed.dir(), version, 9).unwrap();
+        assert_eq!(on_disk.is_some(), hides, "version {version}");
+    }
+    assert_eq!(hidden_by_version(&bed.dir(), 1, 1).unwrap(), None);
+    assert!(hidden_by_version(&bed.dir(), 9, 9).is_err());
+}
+
+#[test]
 fn upserts_over_nodes_are_hidden_by_their_time() {
     let mut bed = Bed::new(|_| ());
     let made = |ms: u64| Stamp {
