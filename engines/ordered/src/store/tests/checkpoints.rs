@@ -196,10 +196,15 @@ fn a_checkpoint_is_written_when_the_log_has_grown() {
         bed.store.write_wait(one("k", "value")).unwrap();
     }
     assert_eq!(checkpoint_bytes(), 0.0);
-    let mut writes = 40;
-    while checkpoint_bytes() == 0.0 {
+    let (mut writes, before) = (40, bed.disk.counts().creates);
+    while bed.disk.counts().creates == before {
         bed.store.write_wait(one("k", "value")).unwrap();
         writes += 1;
+    }
+    let began = Instant::now();
+    while checkpoint_bytes() == 0.0 {
+        assert!(began.elapsed() < Duration::from_secs(60), "it was not written");
+        thread::yield_now();
     }
     // The log that it stands for counts no more: the next segment was begun once.
     let files = |end: &str| names(&bed).iter().filter(|name| name.ends_with(end)).count();
