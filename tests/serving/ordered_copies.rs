@@ -147,18 +147,23 @@ fn a_dump_loads_into_another_store() {
         folder.path().join("other"),
         folder.path().join("lines"),
     );
+    // More items than one append takes.
+    let many = vec!["eA=="; 70_000];
+    let long = json!({"key": "many", "items_base64": many}).to_string();
     std::fs::write(
         &lines,
         "{\"key_base64\": \"/wA=\", \"value_base64\": \"AAECAw==\"}\n\
          {\"key\": \"text\", \"value\": \"é\", \"expires_ms\": 99999999999999}\n\
          {\"key\": \"gone\", \"value\": \"x\", \"expires_ms\": 5}\n\
          {\"key\": \"list\", \"items_base64\": [\"YQ==\", \"\", \"Yg==\"], \"expires_ms\": 99999999999999}\n\
-         {\"key\": \"empty\", \"value\": \"\", \"version\": 77}\n",
+         {\"key\": \"empty\", \"value\": \"\", \"version\": 77}\n"
+            .to_owned()
+            + &long,
     )
     .unwrap();
     let said = done(&ordered(&["load"], &[&one, &lines]));
     assert!(
-        said.contains("4 entries loaded") && said.contains("(1 more have expired)"),
+        said.contains("5 entries loaded") && said.contains("(1 more have expired)"),
         "{said}"
     );
     let dumped = ordered(&["dump"], &[&one]);
@@ -166,12 +171,19 @@ fn a_dump_loads_into_another_store() {
     let keys: Vec<&Value> = found.iter().map(|line| &line["key_base64"]).collect();
     assert_eq!(
         keys,
-        [&base64("empty"), &base64("list"), &base64("text"), &json!("/wA=")]
+        [
+            &base64("empty"),
+            &base64("list"),
+            &base64("many"),
+            &base64("text"),
+            &json!("/wA=")
+        ]
     );
+    assert_eq!(found[2]["items_base64"], json!(many));
     assert_eq!(found[1]["items_base64"], json!(["YQ==", "", "Yg=="]));
     assert!(found[1].get("value_base64").is_none() && found[1]["expires_ms"].is_u64());
-    assert_eq!(found[3]["value_base64"], "AAECAw==");
-    let expires_ms = found[2]["expires_ms"].as_u64().unwrap();
+    assert_eq!(found[4]["value_base64"], "AAECAw==");
+    let expires_ms = found[3]["expires_ms"].as_u64().unwrap();
     assert!(
         (99_999_990_000_000..100_000_060_000_000).contains(&expires_ms),
         "{expires_ms}"

@@ -288,6 +288,14 @@ fn what_no_list_can_hold_is_refused() {
     assert!(error.contains("keep at least one"), "{error}");
     let error = refused(&mut http, "ordered.append", &append(json!("a"), json!(1)), 30104);
     assert!(error.contains("key \"items\""), "{error}");
+    let whole = "x".repeat(1 << 20);
+    let error = refused(
+        &mut http,
+        "ordered.append",
+        &append(json!([whole]), json!(null)),
+        30110,
+    );
+    assert!(error.contains("bytes of a list: 1048584"), "{error}");
     let half = "x".repeat(600_000);
     ok(&mut http, "ordered.append", &append(json!([half]), json!(null)));
     let error = refused(

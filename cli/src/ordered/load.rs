@@ -6,10 +6,13 @@ use anyhow::{Context as _, anyhow};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
-use millpond_engines_ordered::{Batch, Durability as Survives, Operation, Options, Section, Store};
+use millpond_engines_ordered::{
+    Batch, Durability as Survives, ITEMS_MAX, Operation, Options, Section, Store,
+};
 use serde::Deserialize;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::iter;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -179,18 +182,21 @@ impl Waiting {
                 ttl_ms,
                 keep_ttl: false,
             }],
-            Held::Items(items) => vec![
-                Operation::Remove {
+            Held::Items(items) => {
+                let append = |items: &[Vec<u8>]| Operation::Append {
                     key: key.clone(),
-                    if_version: None,
-                },
-                Operation::Append {
-                    key,
-                    items,
+                    items: items.to_vec(),
                     keep: None,
                     ttl_ms,
-                },
-            ],
+                };
+                let removed = Operation::Remove {
+                    key: key.clone(),
+                    if_version: None,
+                };
+                iter::once(removed)
+                    .chain(items.chunks(ITEMS_MAX).map(append))
+                    .collect()
+            }
         })
     }
 }

@@ -151,8 +151,9 @@ impl<'e> Evaluation<'e> {
         else {
             return Ok(self.look(key));
         };
-        let found = self.check(key, *if_version)?;
+        // In the order in which a put of several keys looks at them.
         self.check(key, if_absent.then_some(0))?;
+        let found = self.check(key, *if_version)?;
         if *if_present && found.kind.is_none() {
             return Err(WriteError::Absent { key: key.to_vec() });
         }
@@ -300,6 +301,7 @@ impl<'e> Evaluation<'e> {
         let Some(list) = self.list(key)? else {
             let mut list = List::default();
             list.append(newest, keep);
+            at_most("bytes of a list", list.value_bytes(), LIST_BYTES_MAX)?;
             let edit = Edit::NewList(list.clone().into_value());
             let count = list.len();
             let made = Made::Edited(edit, Held::Later);
