@@ -107,7 +107,7 @@ fn a_fold_without_new_upserts_writes_nothing_and_says_so() {
     assert_eq!(upsert(&server, &[3], 7.0).0, 200);
     folds(&[
         &nothing(1),
-        "folded (what was written last is left to the next fold)\nupserts of 1 key stay in the log for the next fold",
+        "folded (the last upsert stays in the log until another follows it or the server stops)\nupserts of 1 key stay in the log for the next fold",
     ]);
     assert!(server.terminate().success());
     folds(&["version 2: ", "nothing more is in the log"]);

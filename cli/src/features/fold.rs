@@ -81,7 +81,7 @@ pub(crate) fn folded(arguments: Fold) -> anyhow::Result<String> {
             let old = arguments.ttl_ms.map_or("", |_| " and is not older than --ttl-ms");
             let last = match keys_left {
                 0 => "",
-                _ => " (what was written last is left to the next fold)",
+                _ => " (the last upsert stays in the log until another follows it or the server stops)",
             };
             format!(
                 "nothing to fold, and no version was written: version {base} has all that can be folded{old}{last}\n{}",
@@ -101,8 +101,7 @@ fn left(keys: u64) -> String {
 
 fn had(table: &Path, version: u64) -> String {
     format!(
-        "version {version} has all of it already that can be folded, and no version was written (what was written last is left to the next \
-         fold)\nif it does not serve yet, activate it: millpond features activate {} {version} (on a running server: its name of the table, and \
+        "version {version} has all of it already that can be folded, and no version was written\nif it does not serve yet, activate it: millpond features activate {} {version} (on a running server: its name of the table, and \
          --server)",
         table.display()
     )

@@ -271,7 +271,25 @@ fn delete_but(table_dir: &Path, version: u64, active: Option<u64>) -> Result<(),
         let path = table_dir.to_path_buf();
         return Err(Error::IsActive { path, version });
     }
-    delete_version(table_dir, version)
+    delete_version(table_dir, version)?;
+    if let Err(error) = forget(table_dir, version) {
+        // The next start says that it is gone.
+        tracing::warn!(%error, version, "ACTIVE still names a version that was deleted");
+    }
+    Ok(())
+}
+
+/// Takes a version out of those to which a way back leads.
+fn forget(table_dir: &Path, version: u64) -> Result<(), Error> {
+    let Some(mut active) = Active::read(table_dir)? else {
+        return Ok(());
+    };
+    if active.before != Some(version) && !active.held.contains(&version) {
+        return Ok(());
+    }
+    active.before = active.before.filter(|before| *before != version);
+    active.held.retain(|held| *held != version);
+    active.write(table_dir)
 }
 
 pub(crate) fn not_found(table_dir: &Path, version: u64, available: Vec<u64>) -> Error {
@@ -421,6 +439,11 @@ mod tests {
             delete_unused_version(dir.path(), 3),
             Err(Error::IsActive { version: 3, .. })
         ));
+        // Now 3 serves, 2 did before, and both 2 and 1 are held.
+        forget(dir.path(), 2).unwrap();
+        forget(dir.path(), 9).unwrap();
+        let active = Active::read(dir.path()).unwrap().unwrap();
+        assert_eq!((active.version, active.before, active.held), (3, None, vec![1]));
         fs::remove_dir(dir.path().join(folder(3))).unwrap();
         let gone = version_at_start(dir.path()).unwrap_err().to_string();
         assert!(gone.contains("version 3 is not there"), "{gone}");
