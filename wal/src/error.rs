@@ -237,6 +237,7 @@ fn folder_hint(error: &io::Error) -> &'static str {
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "a file is in the way; choose another folder"
         }
+        io::ErrorKind::InvalidInput => "name the folder of a store, as in ordered.NAME.path, or of a backup",
         _ => "check the disk and the folder's permissions",
     }
 }

@@ -1,6 +1,6 @@
 //! A batch: mixed operations that take effect together, and what each of them found or did.
 //!
-//! Not how they are evaluated (`judge`). Invariant: a batch that passes [`Batch::check`] fits in one record of the log.
+//! Not how they are evaluated (`evaluate`). Invariant: a batch that passes [`Batch::check`] fits in one record of the log.
 
 use crate::error::{WriteError, at_most, check_ttl};
 use crate::index::Versioned;

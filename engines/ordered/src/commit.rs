@@ -1,6 +1,6 @@
 //! The log thread's work: from the writes that wait to their answers, one group at a time.
 //!
-//! Knows neither bytes (`log`) nor threads (`store`). Invariant: nothing of a group is visible or
+//! Knows neither bytes (`record`) nor threads (`store`). Invariant: nothing of a group is visible or
 //! answered before all of it is as durable as configured, and a group that fails leaves no trace in
 //! memory; whether it leaves one on the disk, its writes receive in their error.
 

@@ -125,7 +125,7 @@ fn verify_kept(dir: &Path, report: Report<'_>) -> Result<Verified, Error> {
     let files = Files::list(dir)?;
     let all = segments(&FORMAT, dir)?;
     if files.finished.is_empty() && all.is_empty() {
-        let source = io::Error::new(io::ErrorKind::NotFound, "there is no segment of a log in it");
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "there is no segment of a log in it");
         return Err(folder_error(dir, "find a store in the folder", source));
     }
     let Chosen { base, damaged } = choose(dir, &files.finished, |opened| {
@@ -189,7 +189,7 @@ pub fn dump(
     let _kept = Kept::of(dir)?;
     let files = Files::list(dir)?;
     if files.finished.is_empty() && segments(&FORMAT, dir)?.is_empty() {
-        let source = io::Error::new(io::ErrorKind::NotFound, "there is no segment of a log in it");
+        let source = io::Error::new(io::ErrorKind::InvalidInput, "there is no segment of a log in it");
         return Err(folder_error(dir, "find a store in the folder", source));
     }
     let read = recover::read(dir, &files.finished, report)?;

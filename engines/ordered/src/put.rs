@@ -1,6 +1,6 @@
 //! A put: what is written, and under which conditions.
 //!
-//! Not how it is written (`commit`, `log`). Invariant: a put that passes [`Put::check`] fits in one
+//! Not how it is written (`commit`, `record`). Invariant: a put that passes [`Put::check`] fits in one
 //! record of the log.
 
 use crate::error::{WriteError, at_most, check_ttl};

@@ -1,4 +1,4 @@
-//! `[ordered.NAME]`: where a store keeps its log, and how durable a put is.
+//! `[ordered.NAME]`: where a store keeps its log and its checkpoints, and how durable a put is.
 //!
 //! Its invariant: a section that passes [`Section::check`] has a folder exactly if puts are to survive.
 

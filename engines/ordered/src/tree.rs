@@ -2,7 +2,7 @@
 //!
 //! A B-link tree: nodes know their neighbours, so that a split is one step for readers and the separators above follow later (Lehman and
 //! Yao, 1981). Nodes compare the first bytes behind what their keys share, and follow an address only where these are alike (Graefe,
-//! 2011). Readers take no lock and wait for nobody but a writer in the same node: memory keeps its kind, and who reads what was changed
+//! 2011). Readers take no lock, unless what they read has changed each time they tried: memory keeps its kind, and who reads what was changed
 //! meanwhile finds out by the node's version. Not durable, and blind to time. Invariant: a key that is there is found, as it was at a moment
 //! of the call.
 

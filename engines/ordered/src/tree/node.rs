@@ -1,7 +1,7 @@
 //! What leaves and inner nodes have in common: a lock with a version, a level, bounds and a neighbour.
 //!
 //! A node knows its neighbour to the right and where its keys end, so that a search that comes late goes on there (Lehman and Yao, 1981).
-//! Readers take no lock: they look at the version before and behind (Leis et al., 2016). Invariant: words are written by who has the lock
+//! Most reads take no lock: they look at the version before and behind (Leis et al., 2016). Invariant: words are written by who has the lock
 //! alone.
 
 use std::cmp::Ordering as Order;

@@ -28,8 +28,6 @@ struct Page {
     /// Behind the last one there is none that is wanted.
     is_last: bool,
     values: Copied,
-    /// Whether any of them is in the heap.
-    has_outside: bool,
 }
 
 /// Which way a scan goes.
@@ -82,7 +80,6 @@ impl Page {
             is_whole: false,
             is_last: false,
             values: Copied::All,
-            has_outside: false,
         }
     }
 
@@ -107,8 +104,7 @@ impl Page {
         };
         let slots = self.words.get(SLOTS + self.begin..SLOTS + self.end);
         let slots = slots.unwrap_or_default().iter();
-        self.has_outside = slots.fold(0, |all, slot| all | u64::from_le_bytes(*slot)) & OUTSIDE != 0;
-        if self.has_outside {
+        if slots.fold(0, |all, slot| all | u64::from_le_bytes(*slot)) & OUTSIDE != 0 {
             self.copy_outside(leaf, heap, outside_max);
         }
         (self.is_whole, self.is_last) = match wanted.order {
@@ -292,9 +288,9 @@ impl Pages {
     }
 }
 
-/// Pages that a thread keeps for its next scan.
+/// Pages that a thread keeps for its next scan, and bytes of entries from the heap that each of them keeps room for.
 const KEPT_PAGES: usize = 32;
-const KEPT_BYTES: usize = 64 << 10;
+const KEPT_OUTSIDE: usize = 2 << 10;
 
 /// The pages of a thread, while it scans.
 pub(super) struct Borrowed(Pages);
@@ -316,8 +312,7 @@ impl Drop for Borrowed {
         pages.pages.truncate(KEPT_PAGES);
         for page in &mut pages.pages {
             page.outside.clear();
-            page.outside.shrink_to(KEPT_BYTES / KEPT_PAGES);
-            page.begins.shrink_to(LEAF_WORDS);
+            page.outside.shrink_to(KEPT_OUTSIDE);
         }
         // A thread that ends has none.
         let _ = KEPT.try_with(|kept| kept.replace(pages));
