@@ -5,6 +5,7 @@ use crate::config::Level;
 use crate::processes::Supervisor;
 use crate::switch::{Plan, Step, busy};
 use millpond_catalog::Serving;
+use millpond_engines_features::{Schema, write::Writer};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
@@ -340,6 +341,13 @@ fn plan(folder: &Path) -> Plan {
     }
 }
 
+/// The version that is switched to: its files are looked at before `ACTIVE` names it.
+fn write_version(table: &Path) {
+    let mut writer = Writer::create(table, "films", 2, Schema::floats(2), 1).unwrap();
+    writer.push(1, &[1.0, 2.0]).unwrap();
+    writer.finish().unwrap();
+}
+
 fn asks_to_switch(number: usize, folder: &Path) -> Event {
     let plan = plan(folder);
     said(number, Report::Switch { asked: 5, plan })
@@ -356,7 +364,7 @@ fn damaged() -> Refusal {
 #[test]
 fn a_switch_is_made_when_all_have_opened_and_answered_when_all_have_closed() {
     let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("00000002")).unwrap();
+    write_version(folder.path());
     let mut parent = parent(folder.path());
     parent.on(asks_to_switch(0, folder.path()));
     let open = Order::Open {
@@ -412,7 +420,7 @@ fn a_switch_is_made_when_all_have_opened_and_answered_when_all_have_closed() {
 fn a_process_that_cannot_open_or_ends_has_the_others_drop_what_they_opened() {
     let check = |fails: Event, words: &str| {
         let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("00000002")).unwrap();
+        write_version(folder.path());
         let mut parent = parent(folder.path());
         parent.on(asks_to_switch(0, folder.path()));
         parent.on(opened(0, None));
