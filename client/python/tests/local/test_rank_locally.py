@@ -47,7 +47,7 @@ def build(folder):
     """Makes table and store of it with the binary, as the demo does."""
     commands = [
         ["features", "build", "--input", folder / "embeddings.parquet", "--out", folder / "tables", "--name", "embeddings"],
-        ["ordered", "load", "--dir", folder / "events", folder / "events.jsonl"],
+        ["ordered", "load", folder / "events", folder / "events.jsonl"],
     ]
     for command in commands:
         subprocess.run([program(), *command], check=True, capture_output=True, timeout=TIMEOUT_S)
