@@ -2,10 +2,10 @@
 //! Its invariant: the answer counts the items behind this very call.
 
 use crate::Served;
-use crate::ordered_write::{Asked, ENTRY_BYTES, ITEM_BYTES, hand_over, listed};
+use crate::ordered_write::{Asked, ENTRY_BYTES, ITEM_BYTES, hand_over, write_listed};
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::{Batch, Operation, Written};
-use millpond_wire_payload::{Encoder, Payload};
+use millpond_engines_ordered::{Batch, Operation};
+use millpond_wire_payload::Payload;
 use millpond_wire_schema::{Field as _, Method as _, OrderedAppend, Status, ordered_append as schema};
 use std::borrow::Cow;
 
@@ -26,16 +26,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         };
         Batch::of(vec![append]).into()
     };
-    let answer = |written: Written, out: &mut Encoder<'_>| {
-        let (count, version) = listed(&written);
-        let answer = schema::Answer {
-            count,
-            version,
-            durability: written.durability.as_str().into(),
-        };
-        schema::Answer::write(&answer, out);
-    };
-    hand_over(catalog, call, &reserved, &asked, (batch, answer))
+    hand_over(catalog, call, &reserved, &asked, (batch, write_listed))
 }
 
 /// No list has more items than fit a number of 32 bits.

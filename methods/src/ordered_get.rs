@@ -1,6 +1,7 @@
 //! `ordered.get`, answered on the net thread.
 //! Its invariants: all values are of one moment; the answer stays within the frame limit, or the call is refused.
 
+use crate::ordered_write::wrong_kind;
 use crate::{Served, at_once, store};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Kind, Versioned, WrongKind};
@@ -24,7 +25,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
                 key: decoded.keys.get(at).map(|key| key.to_vec()).unwrap_or_default(),
                 found: Kind::List,
             };
-            return Err(Status::new(Code::BadArgument, error.to_string()));
+            return Err(wrong_kind(&error));
         }
         Ok(move |out: &mut Encoder<'_>| {
             let entries = || found.iter().map(Option::as_ref);

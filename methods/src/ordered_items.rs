@@ -1,6 +1,7 @@
 //! `ordered.items`, answered on the net thread.
 //! Its invariants: all items are of one moment; the answer stays within the frame limit, or the call is refused.
 
+use crate::ordered_write::wrong_kind;
 use crate::{Served, at_once, store};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::ReadError;
@@ -17,12 +18,9 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             decoded.stop,
             call.calls.answer_bytes_max,
         );
-        let items = found.map_err(|error| {
-            let code = match error {
-                ReadError::TooLarge { .. } => Code::TooLarge,
-                _ => Code::BadArgument,
-            };
-            Status::new(code, error.to_string())
+        let items = found.map_err(|error| match error {
+            ReadError::WrongKind(error) => wrong_kind(&error),
+            error => Status::new(Code::TooLarge, error.to_string()),
         })?;
         let items = items.into_iter().map(Cow::Owned).collect();
         Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&schema::Answer { items }, out))

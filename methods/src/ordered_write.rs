@@ -5,9 +5,9 @@
 use crate::{Served, store};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::{Batch, Effect, Operation, Write, WriteError, Written};
+use millpond_engines_ordered::{Batch, Effect, Operation, Write, WriteError, Written, WrongKind};
 use millpond_wire_payload::{Encoder, Reserved};
-use millpond_wire_schema::{Code, Status};
+use millpond_wire_schema::{Code, Field as _, Reason, Status, ordered_append};
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -98,12 +98,18 @@ where
     hand_over(catalog, call, reserved, &asked, (batch, answer))
 }
 
-/// How many items a list has behind the one operation on it, and its key's version.
-pub(crate) fn listed(written: &Written) -> (u64, u64) {
-    match written.effects.as_slice() {
+/// The answer of a call with one operation on a list: how many items it has behind that, and its key's version.
+pub(crate) fn write_listed(written: Written, out: &mut Encoder<'_>) {
+    let (count, version) = match written.effects.as_slice() {
         [Effect::Listed { count, version }] => (*count as u64, *version),
         _ => (0, 0),
-    }
+    };
+    let answer = ordered_append::Answer {
+        count,
+        version,
+        durability: written.durability.as_str().into(),
+    };
+    ordered_append::Answer::write(&answer, out);
 }
 
 pub(crate) fn status_of(error: &WriteError) -> Status {
@@ -143,7 +149,18 @@ pub(crate) fn status_of(error: &WriteError) -> Status {
         }
         _ => Code::StorageFailed,
     };
-    Status::new(code, error.to_string())
+    let reason = match error {
+        WriteError::WrongKind(_) => Some(Reason::WrongKind),
+        WriteError::NotANumber { .. } => Some(Reason::NotANumber),
+        WriteError::Overflow { .. } => Some(Reason::Overflow),
+        _ => None,
+    };
+    Status::new(code, error.to_string()).because(reason)
+}
+
+/// What a read of a key is refused with that holds something else.
+pub(crate) fn wrong_kind(error: &WrongKind) -> Status {
+    Status::new(Code::BadArgument, error.to_string()).because(Some(Reason::WrongKind))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::change::{Edit, Held};
 use crate::error::{WriteError, WrongKind, at_most};
 use crate::index::Versioned;
 use crate::inspect::Looked;
-use crate::judge::{Judge, Refusal, conflict, expires_ms};
+use crate::judge::{Conditions, Judge, Refusal, conflict, expires_ms};
 use crate::list::{Kind, LIST_BYTES_MAX, List, encode_items, places};
 use crate::plan::{Made, Plan, Step};
 use crate::put::{PUT_BYTES_MAX, VALUE_BYTES_MAX};
@@ -151,12 +151,13 @@ impl<'e> Evaluation<'e> {
         else {
             return Ok(self.look(key));
         };
-        // In the order in which a put of several keys looks at them.
-        self.check(key, if_absent.then_some(0))?;
-        let found = self.check(key, *if_version)?;
-        if *if_present && found.kind.is_none() {
-            return Err(WriteError::Absent { key: key.to_vec() });
-        }
+        let conditions = Conditions {
+            if_version: *if_version,
+            if_absent: *if_absent,
+            if_present: *if_present,
+        };
+        let found = self.look(key);
+        conditions.check(key, found.version)?;
         Ok(found)
     }
 

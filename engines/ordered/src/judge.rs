@@ -119,19 +119,15 @@ impl<'a> Judge<'a> {
             || self.index.version_at(key, self.now_ms),
             |(change, version)| if change.is_there() { version } else { 0 },
         );
-        let refusal = |error| {
-            let met_group = in_group.is_some();
-            Err(Refusal { error, met_group })
+        let conditions = Conditions {
+            if_version: put.if_version,
+            if_absent: put.if_absent,
+            if_present: put.if_present,
         };
-        let absent = put.if_absent.then_some(0);
-        let mut wanted = [absent, put.if_version].into_iter().flatten();
-        if let Some(expected) = wanted.find(|expected| *expected != found) {
-            return refusal(conflict(key, expected, found));
-        }
-        if put.if_present && found == 0 {
-            return refusal(WriteError::Absent { key: key.to_vec() });
-        }
-        Ok(())
+        conditions.check(key, found).map_err(|error| Refusal {
+            error,
+            met_group: in_group.is_some(),
+        })
     }
 
     /// When a key expires; 0 where it does not, or is absent.
@@ -153,6 +149,28 @@ impl<'a> Judge<'a> {
 /// When what lasts so long from then on expires; 0 where it does not.
 pub(crate) fn expires_ms(now_ms: impl FnOnce() -> u64, ttl_ms: Option<u64>) -> u64 {
     ttl_ms.map_or(0, |ttl_ms| now_ms().saturating_add(ttl_ms))
+}
+
+/// What a key must be for a put.
+pub(crate) struct Conditions {
+    pub if_version: Option<u64>,
+    pub if_absent: bool,
+    pub if_present: bool,
+}
+
+impl Conditions {
+    /// The first that a key of this version, 0 where it is absent, does not meet.
+    pub fn check(&self, key: &[u8], found: u64) -> Result<(), WriteError> {
+        let absent = self.if_absent.then_some(0);
+        let mut wanted = [absent, self.if_version].into_iter().flatten();
+        if let Some(expected) = wanted.find(|expected| *expected != found) {
+            return Err(conflict(key, expected, found));
+        }
+        match self.if_present && found == 0 {
+            true => Err(WriteError::Absent { key: key.to_vec() }),
+            false => Ok(()),
+        }
+    }
 }
 
 pub(crate) fn conflict(key: &[u8], expected: u64, found: u64) -> WriteError {

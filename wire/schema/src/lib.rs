@@ -51,7 +51,7 @@ pub mod tune;
 pub use field::{Field, Key, Of};
 pub use method::{Method, MethodSchema, Side};
 pub use millpond_wire_payload as payload;
-pub use status::{Code, Status};
+pub use status::{Code, Reason, Status};
 
 method::methods! {
     Ping: "*ping" reads, () => system::Pong<'static>;

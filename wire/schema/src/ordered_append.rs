@@ -30,7 +30,7 @@ schema! {
         count: UInt,
         /// The version that the key got.
         version: UInt,
-        /// What the append survives: "memory", "logged" or "synced".
+        /// What the change survives: "memory", "logged" or "synced".
         durability: Text,
     }
 }

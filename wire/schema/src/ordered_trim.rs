@@ -2,7 +2,10 @@
 //! Its invariant: a key whose list has no items left is not there any more.
 
 use crate::declare::schema;
-use crate::field::{Bytes, Int, Optional, Text, UInt};
+use crate::field::{Bytes, Int, Optional, Text};
+
+/// Version 0 where no item is left, and the key is not there.
+pub use crate::ordered_append::Answer;
 
 schema! {
     /// A call.
@@ -15,17 +18,5 @@ schema! {
         start: Int,
         /// The last index that is left.
         stop: Int,
-    }
-}
-
-schema! {
-    /// An answer.
-    answer Answer {
-        /// How many items are left.
-        count: UInt,
-        /// The version that the key has; 0 where it is not there.
-        version: UInt,
-        /// What the change survives: "memory", "logged" or "synced".
-        durability: Text,
     }
 }

@@ -105,6 +105,17 @@ impl Code {
     }
 }
 
+/// What a code leaves open and another protocol tells apart. It stays within the process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    /// A key of an ordered store holds a list where bytes are wanted, or bytes where a list is.
+    WrongKind,
+    /// It holds no whole number of 64 bits.
+    NotANumber,
+    /// The sum has more than 64 bits.
+    Overflow,
+}
+
 /// An error as it goes over the wire: `{code, ex, retryable}`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
@@ -112,12 +123,24 @@ pub struct Status {
     pub code: Code,
     /// What, where, and a hint, in words.
     pub ex: String,
+    /// More than the code says, for fronts that need it.
+    pub reason: Option<Reason>,
 }
 
 impl Status {
     /// An error with its words.
     pub fn new(code: Code, ex: impl Into<String>) -> Status {
-        Status { code, ex: ex.into() }
+        Status {
+            code,
+            ex: ex.into(),
+            reason: None,
+        }
+    }
+
+    /// The same with its reason.
+    #[must_use]
+    pub fn because(self, reason: Option<Reason>) -> Status {
+        Status { reason, ..self }
     }
 
     /// Writes the error map.
@@ -141,7 +164,7 @@ impl Status {
         let unknown = |what: String| Status::new(Code::Internal, format!("{what}: {ex}"));
         match map.get("code") {
             Some(Value::UInt(number)) => match Code::from_number(*number) {
-                Some(code) => Status { code, ex },
+                Some(code) => Status::new(code, ex),
                 None => unknown(format!("code {number}")),
             },
             _ => unknown("an error answer without a code".to_owned()),

@@ -19,8 +19,9 @@ use reply::{results, results_of, value};
 use super::Asked;
 use millpond_wire_frame::{Encoding, RespReply, RespWords};
 use millpond_wire_payload::Encoder;
-use millpond_wire_schema::ordered_batch::OPERATIONS_MAX;
-use millpond_wire_schema::{Code, Method as _, OrderedBatch, OrderedClear, Status};
+use millpond_wire_schema::Field as _;
+use millpond_wire_schema::ordered_batch::{OPERATIONS_MAX, Operation, Options};
+use millpond_wire_schema::{Code, Method as _, OrderedBatch, OrderedClear, Reason, Status};
 use std::sync::Arc;
 
 /// The head of an array with a 32-bit count, msgpack's array 32.
@@ -138,107 +139,45 @@ impl<'p> Operations<'p> {
         part
     }
 
+    /// Appends an operation.
     #[inline]
-    fn one(&mut self, name: &str, key: &[u8], rest: impl FnOnce(&mut Encoder<'_>)) {
+    fn push(&mut self, operation: &Operation<'_>) {
         let mut out = Encoder::new(self.payload, Encoding::Msgpack, false);
-        out.array(|out| {
-            out.text(name);
-            out.bytes(key);
-            rest(out);
-        });
+        Operation::write(operation, &mut out);
         self.count += 1;
     }
 
     #[inline]
     fn get(&mut self, key: &[u8]) {
-        self.one("get", key, |_| {});
+        self.push(&Operation::Get(key.into()));
     }
 
     #[inline]
-    fn put(&mut self, key: &[u8], value: &[u8], put: &Put) {
-        self.one("put", key, |out| {
-            out.bytes(value);
-            put.write(out);
-        });
+    fn put<'w>(&mut self, key: &'w [u8], value: &'w [u8], options: Options<'w>) {
+        self.push(&Operation::Put(key.into(), value.into(), options));
     }
 
     fn remove(&mut self, key: &[u8]) {
-        self.one("remove", key, |_| {});
+        self.push(&Operation::Remove(key.into(), Options::default()));
     }
 
     #[inline]
     fn increment(&mut self, key: &[u8], by: i64) {
-        self.one("increment", key, |out| out.int(by));
-    }
-
-    fn concatenate(&mut self, key: &[u8], value: &[u8]) {
-        self.one("concatenate", key, |out| out.bytes(value));
+        self.push(&Operation::Increment(key.into(), by, Options::default()));
     }
 
     fn inspect(&mut self, key: &[u8]) {
-        self.one("inspect", key, |_| {});
-    }
-
-    fn append<'w>(&mut self, key: &[u8], items: impl Iterator<Item = &'w [u8]>) {
-        self.one("append", key, |out| {
-            out.array(|out| items.for_each(|item| out.bytes(item)));
-        });
-    }
-
-    /// Reads or leaves the items of a list between two places.
-    fn span(&mut self, name: &str, key: &[u8], start: i64, stop: i64) {
-        self.one(name, key, |out| {
-            out.int(start);
-            out.int(stop);
-        });
+        self.push(&Operation::Inspect(key.into()));
     }
 
     /// Says how long a key lasts; for good where that is nothing.
     fn expire(&mut self, key: &[u8], ttl_ms: Option<u64>) {
-        self.one("expire", key, |out| {
-            out.map(|out| match ttl_ms {
-                Some(ttl_ms) => {
-                    out.key("ttl_ms");
-                    out.uint(ttl_ms);
-                }
-                None => {
-                    out.key("persist");
-                    out.bool(true);
-                }
-            });
-        });
-    }
-}
-
-/// How a value is put.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Put {
-    ttl_ms: Option<u64>,
-    keep_ttl: bool,
-    if_absent: bool,
-    if_present: bool,
-}
-
-impl Put {
-    fn write(&self, out: &mut Encoder<'_>) {
-        if *self == Put::default() {
-            return;
-        }
-        out.map(|out| {
-            if let Some(ttl_ms) = self.ttl_ms {
-                out.key("ttl_ms");
-                out.uint(ttl_ms);
-            }
-            let flags = [
-                ("keep_ttl", self.keep_ttl),
-                ("if_absent", self.if_absent),
-                ("if_present", self.if_present),
-            ];
-            for (name, _) in flags.into_iter().filter(|(_, is_set)| *is_set) {
-                out.key(name);
-                out.bool(true);
-            }
-        });
+        let options = Options {
+            ttl_ms,
+            persist: ttl_ms.is_none(),
+            ..Options::default()
+        };
+        self.push(&Operation::Expire(key.into(), options));
     }
 }
 
@@ -316,21 +255,15 @@ pub(crate) fn goes_again(status: &Status) -> bool {
     )
 }
 
-/// The text of an error of a store in words of Redis, where it has some. An error quotes keys: what it says stands before or behind them.
+/// The text of an error of a store in words of Redis, where it has some.
 pub(crate) fn error_text(status: &Status, method: &str) -> Option<&'static str> {
-    match status.code {
-        Code::BadArgument if status.ex.starts_with("wrong kind of value: ") => Some(WRONG_TYPE),
-        Code::BadArgument
-            if status
-                .ex
-                .ends_with("so it cannot be incremented; put a number first") =>
-        {
-            Some(numbers::NO_INTEGER)
-        }
-        Code::BadArgument if status.ex.ends_with("more does not fit 64 bits") => Some(numbers::OVERFLOW),
+    match (status.reason, status.code) {
+        (Some(Reason::WrongKind), _) => Some(WRONG_TYPE),
+        (Some(Reason::NotANumber), _) => Some(numbers::NO_INTEGER),
+        (Some(Reason::Overflow), _) => Some(numbers::OVERFLOW),
         // Of a store that is cleared some keys may be gone.
-        Code::StorageFailed if method != OrderedClear::NAME => Some(READ_ONLY),
-        Code::Full => Some("OOM command not allowed when used memory > 'maxmemory'."),
+        (None, Code::StorageFailed) if method != OrderedClear::NAME => Some(READ_ONLY),
+        (None, Code::Full) => Some("OOM command not allowed when used memory > 'maxmemory'."),
         _ => None,
     }
 }
@@ -345,23 +278,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_error_is_told_by_what_stands_around_its_keys() {
-        let check = |code: Code, method: &str, text: &str, expected: Option<&str>| {
-            let status = Status::new(code, text);
-            assert_eq!(error_text(&status, method), expected, "{text}");
+    fn an_error_of_a_log_says_so_but_where_keys_may_be_gone() {
+        let check = |code: Code, method: &str, expected: Option<&str>| {
+            assert_eq!(
+                error_text(&Status::new(code, "why"), method),
+                expected,
+                "{code:?}"
+            );
         };
-        let batch = OrderedBatch::NAME;
-        let number = "key \"wrong kind of value: more does not fit 64 bits\" does not hold a whole number of 64 bits, \
-                      so it cannot be incremented; put a number first";
-        check(Code::BadArgument, batch, number, Some(numbers::NO_INTEGER));
-        let overflow = "key \"does not hold a whole number\" holds 9, and 1 more does not fit 64 bits";
-        check(Code::BadArgument, batch, overflow, Some(numbers::OVERFLOW));
-        let kind = "wrong kind of value: key \"more does not fit 64 bits\" holds a list, and this is done with bytes alone";
-        check(Code::BadArgument, batch, kind, Some(WRONG_TYPE));
-        let other = "a time to live of 0 ms; expected at least 1, or remove the key";
-        check(Code::BadArgument, batch, other, None);
-        let failed = "some keys may be removed already, and the next were not";
-        check(Code::StorageFailed, OrderedClear::NAME, failed, None);
-        check(Code::StorageFailed, batch, failed, Some(READ_ONLY));
+        check(Code::BadArgument, OrderedBatch::NAME, None);
+        check(Code::StorageFailed, OrderedBatch::NAME, Some(READ_ONLY));
+        check(Code::StorageFailed, OrderedClear::NAME, None);
     }
 }

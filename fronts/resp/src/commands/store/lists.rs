@@ -6,30 +6,32 @@ use super::{Operations, Part, Parts, Reply, begin_map, results};
 use crate::commands::{Asked, Asking};
 use millpond_wire_frame::{Encoding, RespWords};
 use millpond_wire_payload::Encoder;
+use millpond_wire_schema::ordered_batch::{Operation, Options};
 use millpond_wire_schema::{Method as _, OrderedItems};
 
 pub(in crate::commands) fn push(out: &mut Operations<'_>, mut words: RespWords<'_>) -> Result<Part, String> {
     let key = words.next().unwrap_or_default();
-    out.append(key, words);
+    let items = words.map(Into::into).collect();
+    out.push(&Operation::Append(key.into(), items, Options::default()));
     Ok(Part::of(1, Reply::Number))
 }
 
 pub(in crate::commands) fn trim(out: &mut Operations<'_>, mut words: RespWords<'_>) -> Result<Part, String> {
     let key = words.next().unwrap_or_default();
     let (start, stop) = (next_integer(&mut words)?, next_integer(&mut words)?);
-    out.span("trim", key, start, stop);
+    out.push(&Operation::Trim(key.into(), start, stop));
     Ok(Part::of(1, Reply::Ok))
 }
 
 pub(in crate::commands) fn range(out: &mut Operations<'_>, words: RespWords<'_>) -> Result<Part, String> {
     let (key, start, stop) = span(words)?;
-    out.span("items", key, start, stop);
+    out.push(&Operation::Items(key.into(), start, stop));
     Ok(Part::of(1, Reply::Items))
 }
 
 pub(in crate::commands) fn index(out: &mut Operations<'_>, words: RespWords<'_>) -> Result<Part, String> {
     let (key, at) = place(words)?;
-    out.span("items", key, at, at);
+    out.push(&Operation::Items(key.into(), at, at));
     Ok(Part::of(1, Reply::Item))
 }
 

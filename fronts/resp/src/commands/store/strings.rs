@@ -2,10 +2,11 @@
 //! Its invariant: options that contradict each other are a syntax error, as Redis says.
 
 use super::expiry::{Lasts, Unit};
-use super::{Operations, Part, Parts, Put, Reply, Unmet, wrong_number};
+use super::{Operations, Part, Parts, Reply, Unmet, wrong_number};
 use crate::commands::{Asked, Asking, SYNTAX};
 use millpond_wire_frame::{Encoding, RespWords};
 use millpond_wire_payload::Encoder;
+use millpond_wire_schema::ordered_batch::{Operation, Options};
 use millpond_wire_schema::{Method as _, OrderedPut};
 
 pub(in crate::commands) fn get(out: &mut Operations<'_>, mut words: RespWords<'_>) -> Result<Part, String> {
@@ -31,7 +32,7 @@ pub(in crate::commands) fn strlen(
 pub(in crate::commands) fn set(out: &mut Operations<'_>, mut words: RespWords<'_>) -> Result<Part, String> {
     let key = words.next().unwrap_or_default();
     let value = words.next().unwrap_or_default();
-    let options = Options::read(words)?;
+    let options = SetOptions::read(words)?;
     let reply = match options.gets {
         true => Reply::First,
         false => Reply::Ok,
@@ -44,13 +45,14 @@ pub(in crate::commands) fn set(out: &mut Operations<'_>, mut words: RespWords<'_
         // A moment that has passed: what was put is gone at once.
         Some(Lasts::Past) if !options.is_conditional() => out.remove(key),
         lasts => {
-            let put = Put {
+            let put = Options {
                 ttl_ms: lasts.map(Lasts::at_least_ms),
                 keep_ttl: options.keeps,
                 if_absent: options.if_absent,
                 if_present: options.if_present,
+                ..Options::default()
             };
-            out.put(key, value, &put);
+            out.put(key, value, put);
         }
     }
     Ok(Part {
@@ -61,7 +63,7 @@ pub(in crate::commands) fn set(out: &mut Operations<'_>, mut words: RespWords<'_
 
 /// What stands behind a SET's value.
 #[derive(Default)]
-struct Options {
+struct SetOptions {
     if_absent: bool,
     if_present: bool,
     gets: bool,
@@ -69,14 +71,14 @@ struct Options {
     lasts: Option<Lasts>,
 }
 
-impl Options {
+impl SetOptions {
     fn is_conditional(&self) -> bool {
         self.if_absent || self.if_present
     }
 
     #[inline]
-    fn read(mut words: RespWords<'_>) -> Result<Options, String> {
-        let mut options = Options::default();
+    fn read(mut words: RespWords<'_>) -> Result<SetOptions, String> {
+        let mut options = SetOptions::default();
         let mut time = None;
         while let Some(option) = words.next() {
             let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
@@ -109,17 +111,18 @@ pub(in crate::commands) fn append(
     mut words: RespWords<'_>,
 ) -> Result<Part, String> {
     let key = words.next().unwrap_or_default();
-    out.concatenate(key, words.next().unwrap_or_default());
+    let value = words.next().unwrap_or_default();
+    out.push(&Operation::Concatenate(key.into(), value.into()));
     Ok(Part::of(1, Reply::Number))
 }
 
 pub(in crate::commands) fn setnx(out: &mut Operations<'_>, mut words: RespWords<'_>) -> Result<Part, String> {
     let key = words.next().unwrap_or_default();
-    let put = Put {
+    let put = Options {
         if_absent: true,
-        ..Put::default()
+        ..Options::default()
     };
-    out.put(key, words.next().unwrap_or_default(), &put);
+    out.put(key, words.next().unwrap_or_default(), put);
     Ok(Part {
         unmet: Some(Unmet::Zero),
         ..Part::of(1, Reply::One)
@@ -142,11 +145,11 @@ fn set_for(
 ) -> Result<Part, String> {
     let key = words.next().unwrap_or_default();
     let lasts = unit.lasts(words.next().unwrap_or_default(), command)?;
-    let put = Put {
+    let put = Options {
         ttl_ms: Some(lasts.at_least_ms()),
-        ..Put::default()
+        ..Options::default()
     };
-    out.put(key, words.next().unwrap_or_default(), &put);
+    out.put(key, words.next().unwrap_or_default(), put);
     Ok(Part::of(1, Reply::Ok))
 }
 
@@ -156,7 +159,7 @@ pub(in crate::commands) fn getset(
 ) -> Result<Part, String> {
     let key = words.next().unwrap_or_default();
     out.get(key);
-    out.put(key, words.next().unwrap_or_default(), &Put::default());
+    out.put(key, words.next().unwrap_or_default(), Options::default());
     Ok(Part::of(2, Reply::First))
 }
 
@@ -195,7 +198,7 @@ pub(in crate::commands) fn mset(out: &mut Operations<'_>, words: RespWords<'_>) 
     let before = out.count();
     for pair in pairs(words, "mset") {
         let (key, value) = pair?;
-        out.put(key, value, &Put::default());
+        out.put(key, value, Options::default());
     }
     Ok(Part::of(out.count() - before, Reply::Ok))
 }
