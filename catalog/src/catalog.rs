@@ -315,8 +315,8 @@ fn open_store(name: &str, section: &ordered::Section, put_bytes_max: usize) -> R
     if let Some(torn) = &recovery.torn_tail {
         tracing::warn!(store = name, file = %torn.file.display(), offset = torn.offset, bytes = torn.bytes, "torn tail cut from the log");
     }
-    if let Some(memory_bytes_max) = section.memory_bytes_max.filter(|max| store.memory_bytes() > *max) {
-        let bytes = store.memory_bytes();
+    if let Some(memory_bytes_max) = section.memory_bytes_max.filter(|max| store.entry_bytes() > *max) {
+        let bytes = store.entry_bytes();
         tracing::warn!(
             store = name,
             bytes,

@@ -50,7 +50,7 @@ pub(crate) fn inspected(inspected: Inspected) -> schema::Inspected<'static> {
 fn held(store: &Store) -> schema::Held<'static> {
     schema::Held {
         entries: store.len() as u64,
-        entry_bytes: store.memory_bytes(),
+        entry_bytes: store.entry_bytes(),
         memory_bytes: store.tree_bytes(),
         memory_bytes_max: store.memory_bytes_max(),
         expiring: store.expiring(),

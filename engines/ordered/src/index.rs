@@ -215,7 +215,7 @@ impl Index {
     }
 
     /// Memory that the tree has in use.
-    pub fn memory_bytes(&self) -> u64 {
+    pub fn tree_bytes(&self) -> u64 {
         self.tree.bytes()
     }
 

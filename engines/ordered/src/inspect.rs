@@ -1,5 +1,6 @@
-//! What a key is: its kind, its version, how long it lasts.
+//! What a key is: its kind, its version, how long it lasts; and what the store has as a whole.
 
+use crate::Store;
 use crate::list::Kind;
 
 /// A key, without its value.
@@ -47,5 +48,22 @@ impl Looked {
             },
             count: is_list.then_some(self.count),
         }
+    }
+}
+
+impl Store {
+    /// Keys that expire, those that have and are not removed yet among them.
+    pub fn expiring(&self) -> u64 {
+        self.handle.index.expiring()
+    }
+
+    /// Memory that the store's tree has in use, with the room in its leaves.
+    pub fn tree_bytes(&self) -> u64 {
+        self.handle.index.tree_bytes()
+    }
+
+    /// What [`Store::entry_bytes`] may be at most.
+    pub fn memory_bytes_max(&self) -> Option<u64> {
+        self.handle.memory_bytes_max
     }
 }

@@ -72,21 +72,6 @@ impl Store {
         })
     }
 
-    /// Keys that expire, those that have and are not removed yet among them.
-    pub fn expiring(&self) -> u64 {
-        self.handle.index.expiring()
-    }
-
-    /// Memory that the store's tree has in use, with the room in its leaves.
-    pub fn tree_bytes(&self) -> u64 {
-        self.handle.index.memory_bytes()
-    }
-
-    /// What [`Store::memory_bytes`] may be at most.
-    pub fn memory_bytes_max(&self) -> Option<u64> {
-        self.handle.memory_bytes_max
-    }
-
     /// What keys are, each as it is at a moment of the call.
     pub fn inspect<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Inspected> {
         let index = &self.handle.index;

@@ -101,12 +101,12 @@ impl Store {
         Metric::gauge(
             "millpond_store_bytes",
             "Memory that the store's entries take: keys, values and 48 bytes each.",
-            |store: &Store| store.memory_bytes() as f64,
+            |store: &Store| store.entry_bytes() as f64,
         ),
         Metric::gauge(
             "millpond_store_memory_bytes",
             "Memory that the store's tree has in use, with the room in its leaves.",
-            |store: &Store| store.handle.index.memory_bytes() as f64,
+            |store: &Store| store.handle.index.tree_bytes() as f64,
         ),
         Metric::gauge(
             "millpond_store_expiring_keys",
@@ -390,7 +390,7 @@ impl Store {
     }
 
     /// Memory that the entries take: keys, values, and 48 bytes for each entry.
-    pub fn memory_bytes(&self) -> u64 {
+    pub fn entry_bytes(&self) -> u64 {
         self.handle.index.bytes()
     }
 

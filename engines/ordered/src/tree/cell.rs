@@ -114,19 +114,15 @@ impl Content<'_> {
     /// Writes it to a run of its own, whose address it returns.
     pub(super) fn write(&self, heap: &Heap) -> u64 {
         let at = heap.take(run_words(self.len_bytes(), self.is_list));
-        self.write_at(heap.at(at).unwrap_or_default(), 0);
-        at
-    }
-
-    /// Writes it to words from a byte on.
-    pub(super) fn write_at(&self, words: &[AtomicU64], mut begin: usize) {
-        let (head, len) = self.head();
-        for word in head.iter().take(len) {
-            write_bytes(words, begin, &word.to_le_bytes());
+        let words = heap.at(at).unwrap_or_default();
+        let ((head, len), mut begin) = (self.head(), 0);
+        for (word, value) in words.iter().zip(head).take(len) {
+            word.store(value, Ordering::Relaxed);
             begin += WORD;
         }
         write_bytes(words, begin, self.key);
         write_bytes(words, begin + self.key.len(), self.value);
+        at
     }
 }
 
@@ -240,14 +236,14 @@ impl Parts {
 impl<'h> Cell<'h> {
     #[inline]
     pub(super) fn read(heap: &'h Heap, at: u64) -> Option<Cell<'h>> {
-        Cell::read_at(heap.at(at)?, 0)
+        Some(Cell::read_at(heap.at(at)?, 0))
     }
 
     /// The entry that begins at a byte.
     #[inline(always)]
-    pub(super) fn read_at(words: &'h [AtomicU64], begin: usize) -> Option<Cell<'h>> {
+    pub(super) fn read_at(words: &'h [AtomicU64], begin: usize) -> Cell<'h> {
         let parts = Parts::read(begin, |at| word_at(words, at));
-        Some(Cell {
+        Cell {
             words,
             version: parts.version,
             expires_ms: parts.expires_ms,
@@ -256,7 +252,7 @@ impl<'h> Cell<'h> {
             value_len: parts.value_len,
             begin,
             key_begin: parts.key_begin,
-        })
+        }
     }
 
     /// What is to be known once it is replaced or removed.

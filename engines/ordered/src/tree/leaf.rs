@@ -84,7 +84,8 @@ impl<'t> Leaf<'t> {
     /// The slots between two places.
     #[inline(always)]
     fn slots(&self, from: usize, to: usize) -> &'t [AtomicU64] {
-        self.page().get(SLOTS + from..SLOTS + to).unwrap_or_default()
+        // Of the node itself: they are written too.
+        self.0.words.get(SLOTS + from..SLOTS + to).unwrap_or_default()
     }
 
     #[inline(always)]
@@ -92,7 +93,7 @@ impl<'t> Leaf<'t> {
         let slot = self.slot(at);
         let place = (slot & PLACE_MASK) as usize;
         if slot & OUTSIDE == 0 {
-            return Cell::read_at(self.0.words, place);
+            return Some(Cell::read_at(self.0.words, place));
         }
         Cell::read(heap, self.outside(place))
     }
@@ -123,12 +124,10 @@ impl<'t> Leaf<'t> {
     pub(super) fn prefetch_entry(&self, key: &[u8]) {
         let at = self.starts_below(start_of(word_of(key, self.0.shared())), self.count());
         let place = (self.slot(at) & PLACE_MASK) as usize;
-        let words = self.0.words.get(place / WORD..).unwrap_or_default();
-        words
-            .iter()
-            .take(INLINE_MAX / WORD)
-            .step_by(LINE_WORDS)
-            .for_each(prefetch);
+        // An entry may begin at a line's end.
+        let lines = [place / WORD, place / WORD + INLINE_MAX / WORD - 1];
+        let page = self.page();
+        lines.iter().filter_map(|at| page.get(*at)).for_each(prefetch);
     }
 
     /// Has the memory brought where the next entry will be written.
@@ -248,7 +247,7 @@ impl<'t> Leaf<'t> {
     fn len_in_page(&self, slot: u64) -> usize {
         let place = (slot & PLACE_MASK) as usize;
         match slot & OUTSIDE {
-            0 => Cell::read_at(self.0.words, place).map_or(0, |cell| cell.len_bytes()),
+            0 => Cell::read_at(self.0.words, place).len_bytes(),
             _ => WORD,
         }
     }

@@ -452,7 +452,7 @@ proptest! {
                 }
             }
             prop_assert_eq!(store.len(), model.map.len());
-            prop_assert_eq!(store.memory_bytes(), model.memory_bytes());
+            prop_assert_eq!(store.entry_bytes(), model.memory_bytes());
         }
         let all: BTreeMap<_, _> = keys(&store).into_iter().map(|key| (key.clone(), held(&store, &key).unwrap())).collect();
         prop_assert_eq!(all, model.map);

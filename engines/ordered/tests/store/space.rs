@@ -22,7 +22,7 @@ fn refused(store: &Store, put: Put, more: u64) {
     match store.write_wait(put) {
         Err(WriteError::Full {
             bytes, more: needed, ..
-        }) => assert_eq!((bytes, needed), (store.memory_bytes(), more)),
+        }) => assert_eq!((bytes, needed), (store.entry_bytes(), more)),
         other => panic!("{other:?}"),
     }
 }
@@ -33,7 +33,7 @@ fn what_does_not_fit_is_refused_and_what_does_not_grow_is_not() {
     let store = Store::in_memory(limited(2 * (OVERHEAD + 2) + 3));
     store.write_wait(one("a", "1")).unwrap();
     store.write_wait(one("b", "1")).unwrap();
-    assert_eq!(store.memory_bytes(), 2 * (OVERHEAD + 2));
+    assert_eq!(store.entry_bytes(), 2 * (OVERHEAD + 2));
     refused(&store, one("c", "1"), OVERHEAD + 2);
     refused(&store, one("a", "12345"), 4);
     store.write_wait(one("a", "1234")).unwrap();
@@ -41,7 +41,7 @@ fn what_does_not_fit_is_refused_and_what_does_not_grow_is_not() {
     refused(&store, one("b", "22"), 1);
     store.write_wait(one("a", "")).unwrap();
     store.write_wait(one("b", "22")).unwrap();
-    assert_eq!(store.memory_bytes(), 2 * (OVERHEAD + 2));
+    assert_eq!(store.entry_bytes(), 2 * (OVERHEAD + 2));
     // Of a key that comes twice in one put, the later value counts.
     let twice = Put {
         entries: vec![(b"a".to_vec(), vec![0; 100]), (b"a".to_vec(), vec![1])],
@@ -49,7 +49,7 @@ fn what_does_not_fit_is_refused_and_what_does_not_grow_is_not() {
     };
     store.write_wait(twice).unwrap();
     assert_eq!(&*store.get(b"a").unwrap().value, [1]);
-    assert_eq!(store.memory_bytes(), 2 * (OVERHEAD + 2) + 1);
+    assert_eq!(store.entry_bytes(), 2 * (OVERHEAD + 2) + 1);
     let text = store.write_wait(one("c", "1")).unwrap_err().to_string();
     assert!(
         text.contains("the store is full") && text.contains("memory_bytes_max"),
@@ -103,7 +103,7 @@ fn the_count_is_the_sum_over_what_is_there_and_never_beyond_the_limit() {
             }
             Err(other) => panic!("{other}"),
         }
-        assert_eq!(store.memory_bytes(), size(&model), "seed {seed}, round {round}");
+        assert_eq!(store.entry_bytes(), size(&model), "seed {seed}, round {round}");
         if rng.random_ratio(1, 50) {
             store.close().unwrap();
             store = Store::open(&dir, limited(max)).unwrap().0;
@@ -127,7 +127,7 @@ fn lists_take_what_they_hold() {
     store
         .write_wait(Batch::of(vec![append("12345678", None)]))
         .unwrap();
-    assert_eq!(store.memory_bytes(), one);
+    assert_eq!(store.entry_bytes(), one);
     // Between two steps of a batch it may be longer.
     store
         .write_wait(Batch::of(vec![
@@ -136,23 +136,23 @@ fn lists_take_what_they_hold() {
             append("8", Some(2)),
         ]))
         .unwrap();
-    assert_eq!(store.memory_bytes(), one + 4);
-    let bytes = store.memory_bytes();
+    assert_eq!(store.entry_bytes(), one + 4);
+    let bytes = store.entry_bytes();
     match store.write_wait(Batch::of(vec![append("12345678", None)])) {
         Err(WriteError::Full { more: 12, .. }) => {}
         other => panic!("{other:?}"),
     }
-    assert_eq!(store.memory_bytes(), bytes);
+    assert_eq!(store.entry_bytes(), bytes);
     // With a cap it does not grow.
     store
         .write_wait(Batch::of(vec![append("a", Some(1)), append("12345678", Some(1))]))
         .unwrap();
-    assert_eq!(store.memory_bytes(), one);
+    assert_eq!(store.entry_bytes(), one);
     let trim = Operation::Trim {
         key: b"l".to_vec(),
         start: 1,
         stop: 1,
     };
     store.write_wait(Batch::of(vec![trim])).unwrap();
-    assert_eq!((store.len(), store.memory_bytes()), (0, 0));
+    assert_eq!((store.len(), store.entry_bytes()), (0, 0));
 }

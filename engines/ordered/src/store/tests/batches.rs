@@ -137,7 +137,7 @@ fn a_batch_that_reads_too_much_changes_nothing() {
     assert_eq!(store.len(), 1);
     store.write_wait(reading(5)).unwrap();
     assert!(store.is_empty());
-    assert_eq!(store.memory_bytes(), 0);
+    assert_eq!(store.entry_bytes(), 0);
 }
 
 #[test]

@@ -66,11 +66,11 @@ fn a_checkpoint_stands_in_place_of_the_log_before_it() {
         bed.store.write_wait(one("k06", "later")).unwrap();
         let expected = contents(&bed.store);
         let expires_ms = bed.store.get(b"k04").unwrap().expires_ms;
-        let bytes = bed.store.memory_bytes();
+        let bytes = bed.store.entry_bytes();
         let (_, store, recovery, parent) = bed.reopen();
         assert_eq!(contents(&store), expected);
         assert_eq!(store.get(b"k04").unwrap().expires_ms, expires_ms);
-        assert_eq!((store.memory_bytes(), store.handle.index.expiring()), (bytes, 1));
+        assert_eq!((store.entry_bytes(), store.handle.index.expiring()), (bytes, 1));
         assert_eq!((recovery.records, recovery.segments), (2, 1));
         let checkpoint = recovery.checkpoint.unwrap();
         assert_eq!((checkpoint.sequence, checkpoint.entries), (23, 14));
@@ -342,14 +342,14 @@ fn checkpoints_beside_writers_lose_and_revive_nothing() {
     }
     is_over.store(true, Ordering::Relaxed);
     writers.into_iter().for_each(|writer| writer.join().unwrap());
-    let (expected, bytes) = (contents(&bed.store), bed.store.memory_bytes());
+    let (expected, bytes) = (contents(&bed.store), bed.store.entry_bytes());
     let expiring = bed.store.handle.index.expiring();
     assert!(moving > 0, "no write came while a checkpoint was written");
     let (_, store, recovery, _parent) = bed.reopen();
     assert!(recovery.checkpoint.is_some());
     assert!(contents(&store) == expected);
     assert_eq!(
-        (store.memory_bytes(), store.handle.index.expiring()),
+        (store.entry_bytes(), store.handle.index.expiring()),
         (bytes, expiring)
     );
 }

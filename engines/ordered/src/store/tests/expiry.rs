@@ -83,7 +83,7 @@ fn check_nobody_sees_what_expired(store: &Store) {
         ("bcd".into(), 0)
     );
     assert_eq!(
-        store.memory_bytes(),
+        store.entry_bytes(),
         3 * 48 + 3 + 2 + "for good again".len() as u64
     );
 }

@@ -82,7 +82,7 @@ fn a_failed_group_leaves_lists_as_they_were() {
     bed.store
         .write_wait(Batch::of(vec![append("l", &["0"], 9)]))
         .unwrap();
-    let memory_bytes = bed.store.memory_bytes();
+    let memory_bytes = bed.store.entry_bytes();
     meet(&bed);
     bed.disk.plan(Plan {
         bytes_left: Some(60),
@@ -95,7 +95,7 @@ fn a_failed_group_leaves_lists_as_they_were() {
     }
     assert_eq!(all(&bed.store, "l"), ["0"]);
     assert_eq!(bed.store.get(b"a").map(|found| found.value), Some(b"0".to_vec()));
-    assert_eq!(bed.store.memory_bytes(), memory_bytes + 48 + 2);
+    assert_eq!(bed.store.entry_bytes(), memory_bytes + 48 + 2);
 }
 
 /// The log gets what is added, and a batch copies the list once: ten thousand copies of 1 MiB would be 10 GB.
@@ -140,11 +140,11 @@ fn a_long_list_is_not_written_anew_for_each_item() {
         matches!(&error, WriteError::TooLarge { what: "bytes of a list", found, max: LIST_BYTES_MAX } if *found > LIST_BYTES_MAX),
         "{error}"
     );
-    let before = (store.inspect(&["l", "t"]), store.memory_bytes());
+    let before = (store.inspect(&["l", "t"]), store.entry_bytes());
     assert_eq!(before.0[0].count, Some(5007));
     store.close().unwrap();
     let (store, _) = Store::open(&dir, options).unwrap();
-    assert_eq!((store.inspect(&["l", "t"]), store.memory_bytes()), before);
+    assert_eq!((store.inspect(&["l", "t"]), store.entry_bytes()), before);
     assert_eq!(all(&store, "l").last(), Some(&chunk));
     // Several such lists in one batch are more than it may copy.
     let keys: Vec<String> = (0..20).map(|number| format!("m{number}")).collect();
