@@ -234,7 +234,8 @@ class Faults(Workers):
             self.infer("m", inputs)
 
     def test_printing_reading_and_forking_do_not_reach_the_protocol(self):
-        before = self.serve_faulty()
+        # A function that starts programs may have to wait for a disk that is busy with something else.
+        before = self.serve_faulty(f"run_ms_max = {TIMEOUT_S * 1000}")
         self.assertEqual(self.fault("chatter"), self.good)
         self.assertEqual(self.fault("fork"), self.good)
         self.assertEqual(self.fault("terminate"), self.good)
