@@ -4,6 +4,7 @@
 //!     millpond-bare answer ADDRESS BYTES  an answer with a payload of so many bytes to every frame, as bare
 //!     millpond-bare table lookup|ready|bytes FOLDER  a feature table in one process: million keys a second, seconds until it is ready, bytes an entry
 //!     millpond-bare ordered store|ferntree|masstree THREADS KEYS  an ordered map in one process: puts, gets and scans a second, bytes an entry
+//!     millpond-bare ordered-recovery FOLDER KEYS  a store in that folder: keys a second that are put, read back from its log, loaded from its checkpoint
 //!     millpond-bare parquet FILE        the parquet crate alone: million rows a second of a file that is read
 //!     millpond-bare work echo COUNT     the payload of so many calls read, and their answers written
 //!     millpond-bare work lookup FOLDER COUNT  the same, and a key of the table in the folder looked up
@@ -37,13 +38,14 @@ fn main() -> anyhow::Result<()> {
         ["table", "ready", folder] => table::ready(Path::new(folder)),
         ["table", "bytes", folder] => table::bytes(Path::new(folder)),
         ["ordered", map, threads, keys] => ordered::measure(map, threads.parse()?, keys.parse()?),
+        ["ordered-recovery", folder, keys] => ordered::recovery::measure(Path::new(folder), keys.parse()?),
         ["parquet", file] => parquet::read(Path::new(file)),
         ["work", "echo", count] => work::echo(count.parse()?),
         ["work", "lookup", folder, count] => work::lookup(Path::new(folder), count.parse()?),
         ["scheduler", "submit"] => scheduler::submit(),
         ["scheduler", "hand-over"] => scheduler::hand_over(),
         _ => anyhow::bail!(
-            "usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER | r1-model ADDRESS FOLDER | table lookup|ready|bytes FOLDER | ordered store|ferntree|masstree THREADS KEYS | parquet FILE | work echo COUNT | work lookup FOLDER COUNT | scheduler submit|hand-over"
+            "usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER | r1-model ADDRESS FOLDER | table lookup|ready|bytes FOLDER | ordered store|ferntree|masstree THREADS KEYS | ordered-recovery FOLDER KEYS | parquet FILE | work echo COUNT | work lookup FOLDER COUNT | scheduler submit|hand-over"
         ),
     }
 }

@@ -7,6 +7,7 @@
 
 mod crates;
 mod keys;
+pub(crate) mod recovery;
 mod store;
 
 use std::io::{self, Write as _};

@@ -6,6 +6,7 @@ mod features_nodes;
 mod first_request;
 mod hardening;
 mod ordered_in_process;
+mod ordered_recovery;
 
 use crate::bar::Group;
 use crate::scenario::{self, nothing};
@@ -98,8 +99,14 @@ pub(crate) const FEATURES: &[Group] = &[
     features_nodes::GROUP,
 ];
 
-/// The ordered store beside other ordered maps.
-pub(crate) const ORDERED: &[Group] = &[ordered_in_process::GROUP];
+/// The ordered store: beside other ordered maps, beside Redis, and beside the disk and itself.
+pub(crate) const ORDERED: &[Group] = &[
+    ordered_in_process::GROUP,
+    ordered_recovery::GROUP,
+    Group::of("ordered-resp", nothing),
+    Group::of("ordered-syncs", nothing),
+    Group::of("ordered-checkpoint", nothing),
+];
 
 #[cfg(test)]
 mod tests {

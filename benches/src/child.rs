@@ -6,6 +6,7 @@ use crate::setup::Setup;
 use anyhow::{Context as _, bail};
 use millpond_fleet::Process;
 use millpond_press_lab::tail;
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::path::PathBuf;
@@ -22,6 +23,23 @@ pub(crate) fn python_of_demo(setup: &Setup) -> anyhow::Result<PathBuf> {
     run(setup, "fetch", fetch)?;
     // Not made canonical: the link itself is what makes it the environment.
     Ok(PathBuf::from(".demo/venv/bin/python"))
+}
+
+/// Runs `millpond-bare` with these words; the figures that it prints, a line each: `NAME VALUE`.
+pub(crate) fn bare(setup: &Setup, name: &str, words: &[&str]) -> anyhow::Result<BTreeMap<String, f64>> {
+    let program = std::env::current_exe()
+        .context("cannot find this program's folder")?
+        .with_file_name("millpond-bare");
+    let mut command = Command::new(program);
+    command.args(words);
+    run(setup, name, command)?;
+    let log = setup.out.join(format!("{name}.log"));
+    let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
+    let line = |line: &str| {
+        let (figure, value) = line.split_once(' ')?;
+        Some((figure.to_owned(), value.parse().ok()?))
+    };
+    Ok(text.lines().filter_map(line).collect())
 }
 
 /// Runs `command` to its end. `name` is its log's: NAME.log.

@@ -1,4 +1,4 @@
-//! Millpond's store with durability `memory`, called as a server calls it: texts as keys, values copied out, and several puts
+//! Millpond's store, with durability `memory` where nothing else is said, called as a server calls it: texts as keys, values copied out, and several puts
 //! of each caller on their way.
 //!
 //! Its invariant: a caller has at most [`IN_FLIGHT`] puts on their way, and leaves only when all of its own have ended.
@@ -23,6 +23,16 @@ pub(super) struct Ordered(Store);
 impl Default for Ordered {
     fn default() -> Ordered {
         Ordered(Store::in_memory(Options::default()))
+    }
+}
+
+impl Ordered {
+    pub(super) fn of(store: Store) -> Ordered {
+        Ordered(store)
+    }
+
+    pub(super) fn into_store(self) -> Store {
+        self.0
     }
 }
 

@@ -8,10 +8,8 @@ use crate::child;
 use crate::idle;
 use crate::report::Report;
 use crate::setup::Setup;
-use anyhow::Context as _;
 use millpond_press_verdict::{Conditions, Series};
 use std::collections::BTreeMap;
-use std::process::Command;
 
 const PUT_1: Bar = Bar::new("ordered-put-1-thread-over-crates", Op::AtLeast, 1.25);
 const PUT_2: Bar = Bar::new("ordered-put-2-threads-over-crates", Op::AtLeast, 1.25);
@@ -119,20 +117,12 @@ fn run(
     keys: usize,
     number: usize,
 ) -> anyhow::Result<BTreeMap<String, f64>> {
-    let program = std::env::current_exe()
-        .context("cannot find this program's folder")?
-        .with_file_name("millpond-bare");
-    let mut command = Command::new(program);
-    command.args(["ordered", map, &threads.to_string(), &keys.to_string()]);
     let name = format!("ordered-{map}-{threads}-{}", number + 1);
-    child::run(setup, &name, command)?;
-    let log = setup.out.join(format!("{name}.log"));
-    let text = std::fs::read_to_string(&log).with_context(|| format!("cannot read {}", log.display()))?;
-    let line = |line: &str| {
-        let (figure, value) = line.split_once(' ')?;
-        Some((figure.to_owned(), value.parse().ok()?))
-    };
-    Ok(text.lines().filter_map(line).collect())
+    child::bare(
+        setup,
+        &name,
+        &["ordered", map, &threads.to_string(), &keys.to_string()],
+    )
 }
 
 /// Figures of a round.
