@@ -28,7 +28,7 @@ schema! {
     answer Answer {
         /// How many items the list has then.
         count: UInt,
-        /// The version that the key got.
+        /// The version that the key has then; 0 where it is not there.
         version: UInt,
         /// What the change survives: "memory", "logged" or "synced".
         durability: Text,
