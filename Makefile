@@ -54,6 +54,9 @@ $(TESTS_VENV)/installed: tests/interop/requirements.txt tests/tables/requirement
 test: export ORT_DYLIB_PATH ?= $(abspath .demo/venv)
 bench: export ORT_DYLIB_PATH ?= $(abspath .demo/venv)
 
+# Most tests wait for a process, a socket or a timer more than they compute: two a processor.
+test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
+
 test: $(TESTS_VENV)/installed ## every test, Rust and Python; lists what was skipped, and fails for it where CI=true (.ci/skips.toml)
 	$(PYTHON) examples/movielens/fetch.py --environment
 	$(CARGO) build --workspace --locked $(ENCRYPTED) --lib --tests --bin millpond --bin millpond-chaos
