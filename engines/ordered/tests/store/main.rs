@@ -9,6 +9,7 @@ mod checkpoints;
 mod crash;
 mod damage;
 mod held;
+mod linearizable;
 mod model;
 mod opening;
 mod space;
