@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo python wheel test bench lint golden fuzz chaos
+.PHONY: help demo python wheel test bench lint golden fuzz chaos sanitize shuttle
 
 CARGO ?= cargo
 PYTHON ?= python3
@@ -100,3 +100,11 @@ golden: ## make the stored references of model outputs again, in the demo's envi
 	@test -x $(VENV) || { echo "make golden: run make demo first, it makes the environment"; exit 1; }
 	$(VENV) backends/onnxruntime/tests/data/make_references.py
 	git --no-pager diff --stat -- backends/onnxruntime/tests/data
+
+sanitize: ## the tests of the ordered store under AddressSanitizer; needs rustup's nightly toolchain
+	@RUSTFLAGS=-Zsanitizer=address .ci/beat "building the tests" $(CARGO) +nightly test --no-run --locked --target $(TRIPLE) \
+		--target-dir $(BUILT)/sanitize -p millpond-engines-ordered
+	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target $(TRIPLE) --target-dir $(BUILT)/sanitize -p millpond-engines-ordered
+
+shuttle: ## the ordered tree's tests by schedules that shuttle draws: every thread may stop before each word
+	RUSTFLAGS='--cfg shuttle' $(CARGO) test --locked --profile fuzz --target-dir $(BUILT)/shuttle -p millpond-engines-ordered --lib schedules

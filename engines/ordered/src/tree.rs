@@ -16,11 +16,12 @@ mod merge;
 mod node;
 mod page;
 mod scan;
+mod schedule;
 mod split;
 mod words;
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cell::Encoded;
 pub(crate) use cell::{Before, Cell, Change, Content, content_bytes};
@@ -28,9 +29,10 @@ use heap::Heap;
 use inner::{CHILD_BITS, INNER_WORDS};
 use leaf::{INLINE_MAX, LEAF_WORDS, Leaf};
 pub(crate) use many::ReadMany;
-use node::{Node, Seen, pause};
+use node::{Node, Seen};
 pub(crate) use page::Copied;
 pub(crate) use scan::Span;
+use schedule::{Mutex, MutexGuard, pause};
 use split::Split;
 use words::Words;
 

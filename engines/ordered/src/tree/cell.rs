@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::heap::Heap;
 use super::leaf::INLINE_MAX;
+use super::schedule::point;
 
 const WORD: usize = size_of::<u64>();
 /// Words before a key at most.
@@ -117,6 +118,7 @@ impl Content<'_> {
         let words = heap.at(at).unwrap_or_default();
         let ((head, len), mut begin) = (self.head(), 0);
         for (word, value) in words.iter().zip(head).take(len) {
+            point();
             word.store(value, Ordering::Relaxed);
             begin += WORD;
         }
@@ -357,7 +359,10 @@ impl<'h> Cell<'h> {
 #[inline(always)]
 pub(super) fn word_at(words: &[AtomicU64], begin: usize) -> u64 {
     let (at, shift) = (begin / WORD, (begin % WORD) as u32 * 8);
-    let load = |at: usize| words.get(at).map_or(0, |word| word.load(Ordering::Relaxed));
+    let load = |at: usize| {
+        point();
+        words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
+    };
     // Shifted in two steps, the second word is nothing where the first has all bytes.
     load(at) >> shift | load(at + 1) << 1 << (63 - shift)
 }
@@ -376,7 +381,10 @@ pub(super) fn copy_bytes(words: &[AtomicU64], begin: usize, len: usize, bytes: &
         (begin % WORD) as u32 * 8,
     );
     let count = len.div_ceil(WORD);
-    let mut words = words.iter().map(|word| word.load(Ordering::Relaxed));
+    let mut words = words.iter().map(|word| {
+        point();
+        word.load(Ordering::Relaxed)
+    });
     let mut low = words.next().unwrap_or_default();
     for _ in 0..count {
         let high = words.next().unwrap_or_default();
@@ -398,6 +406,7 @@ pub(super) fn write_bytes(words: &[AtomicU64], begin: usize, mut bytes: &[u8]) {
     }
     let (whole, rest) = bytes.as_chunks();
     for (word, bytes) in words.iter().zip(whole) {
+        point();
         word.store(u64::from_le_bytes(*bytes), Ordering::Relaxed);
     }
     if let (false, Some(word)) = (rest.is_empty(), words.get(whole.len())) {
@@ -421,6 +430,7 @@ fn write_part(word: &AtomicU64, skip: usize, bytes: &[u8]) {
             .fold(0, |value, byte| value << 8 | u64::from(*byte)),
     };
     let mask = !(u64::MAX << (8 * bytes.len() as u32)) << shift;
+    point();
     let others = word.load(Ordering::Relaxed) & !mask;
     word.store(others | value << shift, Ordering::Relaxed);
 }

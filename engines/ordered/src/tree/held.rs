@@ -7,7 +7,8 @@ use std::sync::atomic::Ordering;
 use super::cell::{Before, Change, Encoded};
 use super::heap::Heap;
 use super::leaf::INLINE_MAX;
-use super::node::{Node, Seen, key_at, pause};
+use super::node::{Node, Seen, key_at};
+use super::schedule::pause;
 use super::{Again, LEAF, Tree};
 
 /// Leaves that are locked, from left to right.

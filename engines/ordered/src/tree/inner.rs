@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::cell::{Cell, word_of};
 use super::heap::Heap;
 use super::node::{HEAD_WORDS, Node, OWN};
+use super::schedule::point;
 
 /// Separators of a full node.
 pub(super) const FULL: usize = 128;
@@ -36,6 +37,7 @@ impl<'t> Inner<'t> {
 
     #[inline(always)]
     fn head(&self, at: usize) -> u32 {
+        point();
         let word = self.heads().get(at / 2 % (FULL / 2));
         (word.map_or(0, |word| word.load(Ordering::Relaxed)) >> (32 * (at as u32 % 2))) as u32
     }
@@ -86,6 +88,7 @@ impl<'t> Inner<'t> {
     fn heads_below(&self, head: u32, count: usize) -> usize {
         let heads = self.heads();
         let is_below = |pair: usize| {
+            point();
             let pair = heads.get(pair % (FULL / 2));
             pair.is_some_and(|pair| ((pair.load(Ordering::Relaxed) >> 32) as u32) < head)
         };

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::cell::{Cell, Encoded, word_of, write_bytes};
 use super::heap::Heap;
 use super::node::{HEAD_WORDS, Node, OWN};
+use super::schedule::point;
 
 use millpond_prefetch::prefetch;
 
@@ -77,6 +78,7 @@ impl<'t> Leaf<'t> {
 
     #[inline(always)]
     fn slot(&self, at: usize) -> u64 {
+        point();
         let slot = self.page().get((SLOTS + at) % LEAF_WORDS);
         slot.map_or(0, |slot| slot.load(Ordering::Relaxed))
     }
@@ -107,6 +109,7 @@ impl<'t> Leaf<'t> {
     fn starts_below(&self, start: u64, count: usize) -> usize {
         let page = self.page();
         let is_below = |at: usize| {
+            point();
             let slot = page.get((SLOTS + at) % LEAF_WORDS);
             // What a slot has behind its start makes it no lower.
             slot.is_some_and(|slot| slot.load(Ordering::Relaxed) < start)
@@ -308,6 +311,7 @@ impl<'t> Leaf<'t> {
         let count = self.count();
         let slots = self.slots(at, count + 1).iter().rev();
         for (next, slot) in slots.clone().zip(slots.skip(1)) {
+            point();
             next.store(slot.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.0.set_count(count + 1);
@@ -321,6 +325,7 @@ impl<'t> Leaf<'t> {
         self.set_room(first, lost + len);
         let slots = self.slots(at, count).iter();
         for (slot, next) in slots.clone().zip(slots.skip(1)) {
+            point();
             slot.store(next.load(Ordering::Relaxed), Ordering::Relaxed);
         }
         self.0.set_count(count - 1);

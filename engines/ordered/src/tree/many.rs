@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use super::cell::Cell;
 use super::held::Held;
-use super::node::{Node, Seen, pause};
+use super::node::{Node, Seen};
+use super::schedule::pause;
 use super::{Again, TRIES, Tree};
 
 /// Keys whose ways are gone side by side: about as many misses as a core has under way at once.

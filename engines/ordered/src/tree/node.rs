@@ -11,6 +11,7 @@ use super::cell::{Cell, word_of};
 use super::heap::Heap;
 use super::inner::Inner;
 use super::leaf::Leaf;
+use super::schedule::{pause, point};
 
 pub(super) const HEAD_WORDS: usize = 8;
 /// The words of the head.
@@ -47,11 +48,13 @@ pub(super) struct Seen<'t> {
 impl<'t> Node<'t> {
     #[inline(always)]
     pub(super) fn word(&self, at: usize) -> u64 {
+        point();
         self.words.get(at).map_or(0, |word| word.load(Ordering::Relaxed))
     }
 
     #[inline(always)]
     pub(super) fn set(&self, at: usize, value: u64) {
+        point();
         if let Some(word) = self.words.get(at) {
             word.store(value, Ordering::Relaxed);
         }
@@ -59,10 +62,12 @@ impl<'t> Node<'t> {
 
     #[inline(always)]
     fn version(&self, order: Ordering) -> u64 {
+        point();
         self.words.first().map_or(DEAD, |lock| lock.load(order))
     }
 
     fn set_version(&self, version: u64, order: Ordering) {
+        point();
         if let Some(lock) = self.words.first() {
             lock.store(version, order);
         }
@@ -244,6 +249,7 @@ impl<'t> Seen<'t> {
         if self.is_dead() {
             return false;
         }
+        point();
         let locked = self.node.words.get(LOCK).is_some_and(|lock| {
             lock.compare_exchange(
                 self.version,
@@ -265,15 +271,4 @@ pub(super) fn key_at(heap: &Heap, address: u64) -> Option<Vec<u8>> {
     let mut key = Vec::new();
     cell.copy_key(&mut key);
     Some(key)
-}
-
-/// Waits a little for who has a lock, longer each time.
-pub(super) fn pause(turns: &mut u32) {
-    *turns += 1;
-    if turns.is_multiple_of(64) {
-        // It may have lost the processor to this very thread.
-        std::thread::yield_now();
-    } else {
-        std::hint::spin_loop();
-    }
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use super::cell::{Content, Parts, copy_bytes};
 use super::heap::Heap;
 use super::leaf::{LEAF_WORDS, Leaf, OUTSIDE, PLACE_MASK, SLOTS};
+use super::schedule::point;
 
 const WORD: usize = size_of::<u64>();
 /// Bytes of entries in the heap after which no more are copied at once.
@@ -93,6 +94,7 @@ impl Page {
         outside_max: usize,
     ) {
         for (place, word) in self.words.iter_mut().zip(leaf.page()) {
+            point();
             *place = word.load(Ordering::Relaxed).to_le_bytes();
         }
         self.outside.clear();

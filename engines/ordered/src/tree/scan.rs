@@ -7,8 +7,9 @@ use millpond_prefetch::prefetch;
 use super::cell::Content;
 use super::heap::Heap;
 use super::held::Held;
-use super::node::{Node, Seen, pause};
+use super::node::{Node, Seen};
 use super::page::{Borrowed, Copied, Order, Pages, Wanted};
+use super::schedule::pause;
 use super::{Again, TRIES, Tree};
 
 /// Which entries a scan visits, and how many it sees at one moment, unless they are a MiB before.

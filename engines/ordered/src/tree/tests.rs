@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used)]
 mod bytes;
 mod locks;
+#[cfg(shuttle)]
+mod schedules;
 
 use super::*;
 use proptest::prelude::*;

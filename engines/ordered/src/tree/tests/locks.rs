@@ -49,7 +49,7 @@ fn split_twice(tree: &Tree, key: &[u8]) -> [Vec<u8>; 2] {
 #[test]
 fn two_who_hold_leaves_never_wait_for_each_other() {
     // A thread that waits for ever has it for ever.
-    let tree: &'static Tree = Box::leak(Box::new(of(2000)));
+    let tree = Arc::new(of(2000));
     let first = {
         let leaf = tree.lock(&number(500), 0).leaf();
         let mut key = Vec::new();
@@ -57,12 +57,12 @@ fn two_who_hold_leaves_never_wait_for_each_other() {
         leaf.0.unlock_unchanged();
         key
     };
-    let [second, third] = split_twice(tree, &number(500));
+    let [second, third] = split_twice(&tree, &number(500));
     let barrier = Arc::new(Barrier::new(2));
     let (done, is_done) = sync_channel(2);
     // The nodes above name the leaf of the first key for all of them.
     for keys in [[second.clone(), third], [first, second]] {
-        let (barrier, done) = (barrier.clone(), done.clone());
+        let (tree, barrier, done) = (tree.clone(), barrier.clone(), done.clone());
         std::thread::spawn(move || {
             let mut held = Held::default();
             let [here, there] = keys;
