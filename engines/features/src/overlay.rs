@@ -145,7 +145,7 @@ impl Overlay {
         ),
         Metric::gauge(
             "millpond_overlay_sequence",
-            "Sequence of the last upsert that lookups see.",
+            "Sequence of the last record that lookups see: an upsert's, or one of the log's own.",
             |overlay: &Overlay| overlay.sequence() as f64,
         ),
         Metric::gauge(
