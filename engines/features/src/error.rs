@@ -32,7 +32,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The asked version is not in the table folder.
-    #[error("version {version} is not in {}: found {available:?}; choose one of these or build it", path.display())]
+    #[error("version {version} is not in {}: found {available:?}; name one of these", path.display())]
     VersionNotFound {
         /// The table folder.
         path: PathBuf,
