@@ -108,7 +108,7 @@ pub(crate) enum Step {
     /// It goes.
     Delete {
         /// Why it stays all the same: folded upserts would go with it, and the caller did not say that they may.
-        kept: Option<Refusal>,
+        kept: Option<Box<Refusal>>,
         /// What is to be said of folded upserts that go with it.
         lost: Option<String>,
     },
@@ -275,7 +275,7 @@ pub(crate) fn open<'h>(handle: &'h Handle, plan: &Plan) -> Result<Opened<'h>, Re
         }
         Step::Delete { ref kept, .. } => {
             deletion::check_unused(&handle.pin(), table, version)?;
-            kept.clone().map_or(Ok(Opened::Nothing), Err)
+            kept.as_deref().cloned().map_or(Ok(Opened::Nothing), Err)
         }
     }
 }

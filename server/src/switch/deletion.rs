@@ -25,7 +25,7 @@ pub(super) fn plan(
     let lost = catalog.lost_without(table, version);
     Ok(match lost.filter(|_| !lose_upserts) {
         Some(lost) => Step::Delete {
-            kept: Some(Refusal::from(&features::Error::LosesUpserts(lost))),
+            kept: Some(Box::new(Refusal::from(&features::Error::LosesUpserts(lost)))),
             lost: None,
         },
         None => Step::Delete {
