@@ -46,7 +46,12 @@ pub enum VersionChange {
     /// The one that served before serves again.
     RollBack,
     /// This one goes.
-    Delete(u64),
+    Delete {
+        /// Its number.
+        version: u64,
+        /// Also where folded upserts go with it that nothing else has.
+        lose_upserts: bool,
+    },
 }
 
 /// Takes what became of it, on any thread.

@@ -6,7 +6,7 @@
 use crate::versions::{self, Served};
 use crate::{Error, ModelSection, Past, Sections, Serving, StoreFailures};
 use millpond_engines_batcher::{Batcher, BatcherOptions};
-use millpond_engines_features::{self as features, Hidden, Overlay, Table, hidden_by};
+use millpond_engines_features::{self as features, Hidden, Lost, Overlay, Table, hidden_by, lost_without};
 use millpond_engines_ordered::{self as ordered, Store};
 use millpond_pipelines::{Parts, Pipeline};
 use millpond_threads::{LeftOut, LineLimit};
@@ -172,9 +172,21 @@ impl Catalog {
 
     /// What the version that a table serves does not show of the upserts that were folded into others, if anything. Reads manifests.
     pub fn hidden(&self, table: &str) -> Option<Hidden> {
+        let (serves, overlay, served_max) = self.of_folds(table)?;
+        hidden_by(serves, overlay, served_max)
+    }
+
+    /// What of the folded upserts would be nowhere any more if a version of a table were deleted, if anything. Reads manifests.
+    pub fn lost_without(&self, table: &str, version: u64) -> Option<Lost> {
+        let (serves, overlay, served_max) = self.of_folds(table)?;
+        lost_without(serves.path().parent()?, version, overlay, served_max)
+    }
+
+    /// What a table serves, the overlay over it, and the highest version that ever served.
+    fn of_folds(&self, table: &str) -> Option<(&Arc<Table>, Option<&Overlay>, u64)> {
         let serves = self.tables.get(table)?;
         let served_max = self.past.get(table).map_or(serves.version(), |past| past.highest);
-        hidden_by(serves, serves.overlay().map(|overlay| &**overlay), served_max)
+        Some((serves, serves.overlay().map(|overlay| &**overlay), served_max))
     }
 
     /// What each table serves.

@@ -82,7 +82,8 @@ pub(crate) struct Serve {
 }
 
 /// Checks a configuration: keys, values and pipelines; reads every byte of the tables and loads the models it names, and sees
-/// whether they fit. Ordered stores, the log file and ports are left alone: opening them would change them.
+/// whether they fit. Ordered stores, logs of overlays, the log file and ports are left alone: opening them would change them. It looks
+/// whether their folders can be made and written in, and makes none.
 #[derive(Args)]
 #[command(after_help = CHECK_EXAMPLES)]
 pub(crate) struct CheckConfig {

@@ -9,6 +9,9 @@ use millpond_wire_schema::{Field as _, Status, features_delete as schema};
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, reserved) = schema::Call::decode(payload)?;
-    let change = VersionChange::Delete(decoded.version);
+    let change = VersionChange::Delete {
+        version: decoded.version,
+        lose_upserts: decoded.lose_upserts,
+    };
     features_versions::ask(catalog, call, &reserved, &decoded.table, change)
 }

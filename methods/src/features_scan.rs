@@ -43,8 +43,10 @@ fn position(table: &Table, name: &str, bytes: &[u8]) -> Result<u64, Status> {
     match cursor {
         Some(cursor) if cursor.version == version => Ok(cursor.position),
         _ => {
+            // A client of RESP has a number, and begins with one too.
             let ex = format!(
-                "the cursor is of another version of table {name:?} than {version}, which serves now; begin again without one"
+                "the cursor does not come from version {version} of table {name:?}, which serves now; begin the scan again without a \
+                 cursor, or with 0 by SCAN"
             );
             Err(Status::new(Code::VersionGone, ex))
         }

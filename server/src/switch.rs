@@ -6,6 +6,8 @@
 
 mod answer;
 mod arrive;
+mod deletion;
+mod ended;
 mod refusal;
 
 pub(crate) use arrive::arrive;
@@ -104,7 +106,12 @@ pub(crate) enum Step {
         is_fixed: bool,
     },
     /// It goes.
-    Delete,
+    Delete {
+        /// Why it stays all the same: folded upserts would go with it, and the caller did not say that they may.
+        kept: Option<Box<Refusal>>,
+        /// What is to be said of folded upserts that go with it.
+        lost: Option<String>,
+    },
 }
 
 impl Plan {
@@ -115,7 +122,7 @@ impl Plan {
         let (folder, now) = (section.path.clone(), active.version());
         let fixed = fixed(shared, &call.table);
         let version = match call.change {
-            VersionChange::Activate(Some(version)) | VersionChange::Delete(version) => version,
+            VersionChange::Activate(Some(version)) | VersionChange::Delete { version, .. } => version,
             VersionChange::None => now,
             VersionChange::RollBack => past.before.ok_or_else(|| {
                 let ex = format!(
@@ -131,14 +138,9 @@ impl Plan {
             }
         };
         let step = match call.change {
-            VersionChange::Delete(_) if fixed == Some(version) => {
-                let ex = format!(
-                    "version {version} is the one that features.{}.version of the configuration names",
-                    call.table
-                );
-                return Err(Refusal::new(Code::Conflict, ex));
+            VersionChange::Delete { lose_upserts, .. } => {
+                deletion::plan(shared, &catalog, &call.table, version, lose_upserts)?
             }
-            VersionChange::Delete(_) => Step::Delete,
             _ => {
                 let before = if version == now { past.before } else { Some(now) };
                 let is_there = || features::versions(&folder).is_ok_and(|there| there.contains(&version));
@@ -168,6 +170,14 @@ impl Plan {
             step,
             is_arrival: false,
         })
+    }
+
+    /// What is to be said of folded upserts that go with a version.
+    fn lost(&self) -> Option<&str> {
+        match &self.step {
+            Step::Delete { lost, .. } => lost.as_deref(),
+            Step::Activate { .. } => None,
+        }
     }
 
     /// Whether a process that starts later could open what is to serve. A lone process may serve a version that it holds and whose
@@ -223,7 +233,7 @@ impl Plan {
                 let written = active.holding(held.iter().copied()).write(&self.folder);
                 Ok(written.err().map(|error| error.to_string()))
             }
-            Step::Delete => features::delete_unused_version(&self.folder, self.version)
+            Step::Delete { .. } => features::delete_unused_version(&self.folder, self.version)
                 .map(|()| None)
                 .map_err(|error| Refusal::from(&error)),
         }
@@ -263,24 +273,9 @@ pub(crate) fn open<'h>(handle: &'h Handle, plan: &Plan) -> Result<Opened<'h>, Re
             let next = handle.prepare_version(table, version)?;
             Ok(Opened::Next(next.with_before(table, before)))
         }
-        Step::Delete => {
-            let catalog = handle.pin();
-            match catalog.versions(table).position(|open| open.version() == version) {
-                None => Ok(Opened::Nothing),
-                Some(place) => {
-                    let ex = if place == 0 {
-                        format!(
-                            "version {version} of table {table:?} serves; activate another version, then delete this one"
-                        )
-                    } else {
-                        format!(
-                            "version {version} of table {table:?} served before and is kept open (features.{table}.versions_held), so it cannot be \
-                             deleted yet; later switches let it go"
-                        )
-                    };
-                    Err(Refusal::new(Code::Conflict, ex))
-                }
-            }
+        Step::Delete { ref kept, .. } => {
+            deletion::check_unused(&handle.pin(), table, version)?;
+            kept.as_deref().cloned().map_or(Ok(Opened::Nothing), Err)
         }
     }
 }
@@ -306,7 +301,7 @@ pub(crate) fn serve(shared: Arc<Shared>, call: VersionsCall, on_done: OnVersions
                 let _place = place;
                 let listing = shared.switching.listing.lock();
                 let _one = listing.unwrap_or_else(PoisonError::into_inner);
-                on_done(answer(shared, handle, &call.table, None));
+                on_done(answer(shared, handle, &call.table, None, None));
             }),
             None => {
                 let ex = format!("{LISTINGS_MAX} tables are listed already; try again later");
@@ -338,9 +333,9 @@ fn on_thread(
 fn switch(shared: &Arc<Shared>, handle: &Handle, call: &VersionsCall, turn: Turn, on_done: OnVersions) {
     let began = Instant::now();
     make(shared, handle, call, (turn, false), |outcome| {
-        note(handle, call, &outcome, began);
+        ended::note(handle, call, &outcome, began);
         on_done(match outcome {
-            Ok((_, why_not)) => answer(shared, handle, &call.table, why_not),
+            Ok((plan, why_not)) => answer(shared, handle, &call.table, plan.lost(), why_not),
             Err(refusal) => Err(refusal.into()),
         });
     });
@@ -391,56 +386,6 @@ fn make(
             opened.commit(|| on_end(Ok((&plan, why_not))));
         }
         Err(refusal) => on_end(Err(refusal)),
-    }
-}
-
-/// Counts and logs how a switch has ended.
-fn note(
-    handle: &Handle,
-    call: &VersionsCall,
-    outcome: &Result<(&Plan, Option<String>), Refusal>,
-    began: Instant,
-) {
-    let table = call.table.as_str();
-    let catalog = handle.pin();
-    let serves = catalog.tables.get(table).map_or(0, |table| table.version());
-    let counts = catalog.past.get(table).map(|past| Arc::clone(&past.counts));
-    let is_deletion = matches!(call.change, VersionChange::Delete(_));
-    match outcome {
-        Ok((plan, why_not)) => {
-            let (version, ms) = (plan.version, began.elapsed().as_millis() as u64);
-            if is_deletion {
-                return tracing::info!(table, version, "version deleted");
-            }
-            if let Some(counts) = counts {
-                counts.done.fetch_add(1, Ordering::Relaxed);
-            }
-            match why_not {
-                None => tracing::info!(table, version, ms, "table switched"),
-                Some(why_not) => {
-                    tracing::warn!(
-                        table,
-                        version,
-                        ms,
-                        why_not,
-                        "table switched, and a restart will not serve this version"
-                    );
-                }
-            }
-        }
-        Err(refusal) => {
-            if let Some(counts) = counts.filter(|_| !is_deletion) {
-                counts.failed.fetch_add(1, Ordering::Relaxed);
-            }
-            let (change, problem) = (&call.change, &refusal.ex);
-            tracing::error!(
-                table,
-                serves,
-                ?change,
-                problem,
-                "versions of the table stay as they are"
-            );
-        }
     }
 }
 

@@ -89,6 +89,21 @@ fn what_is_named_of_the_machine_must_be_there() {
         &["log.file", "logs/x.log", "is no folder; make it"],
     );
     refused("log.file=tables", &["log.file", "tables", "which is a folder"]);
+    for key in ["features.embeddings.overlay.path", "ordered.events.path"] {
+        refused(
+            &format!("{key}=logs/fresh"),
+            &[key, "logs/fresh", "logs is no folder; make it"],
+        );
+        refused(
+            &format!("{key}=millpond.toml"),
+            &[
+                key,
+                "millpond.toml",
+                "which is there and is no folder; name another",
+            ],
+        );
+    }
+    assert!(!folder.path().join("logs").exists(), "nothing is made");
     if Path::new("/sys/devices/system/cpu/online").exists() {
         refused(
             "server.cpus=[0, 60000]",

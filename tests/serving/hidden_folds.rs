@@ -1,7 +1,8 @@
-//! A version from before a fold: what it hides is said by the answer, by the commands and in the log.
+//! A version from before a fold: what it hides is said by the answer, by the commands and in the log. And a fold's version is not deleted
+//! together with upserts that nothing else has, unless its caller says so.
 
 use super::upserts::{LOGGED, firsts, fold, folder, lookup, upsert};
-use super::versions::{switched, write_version};
+use super::versions::{refused, switched, write_version};
 use crate::harness::{Millpond, millpond};
 use serde_json::json;
 use std::fs;
@@ -28,6 +29,13 @@ fn folded() -> tempfile::TempDir {
 
 /// What a command prints, and what it says beside that.
 fn features(folder: &Path, arguments: &[&str]) -> (String, String) {
+    let (is_done, printed, said) = tried(folder, arguments);
+    assert!(is_done, "{said}");
+    (printed, said)
+}
+
+/// The same of a command that may fail, and whether it has not.
+fn tried(folder: &Path, arguments: &[&str]) -> (bool, String, String) {
     let mut command = millpond();
     let done = command
         .current_dir(folder)
@@ -36,8 +44,7 @@ fn features(folder: &Path, arguments: &[&str]) -> (String, String) {
         .output()
         .unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-    assert!(done.status.success(), "{}", text(done.stderr));
-    (text(done.stdout), text(done.stderr))
+    (done.status.success(), text(done.stdout), text(done.stderr))
 }
 
 /// Waits until the log has as many: a switch is answered before it is logged what it hides.
@@ -169,4 +176,98 @@ fn the_commands_on_a_folder_say_what_a_start_will_hide() {
         "a start serves version 1 (before: 2)",
         true,
     );
+}
+
+/// Why a version stays, and what is said once it is gone.
+const ALONE: &str = "version 2 is the only one that has the upserts of 3 sequences of the log (1 to 3), ";
+const WENT: &str = "version 2 was the only one that had the upserts of 3 sequences of the log (1 to 3), ";
+
+#[test]
+fn a_server_deletes_folded_upserts_only_for_a_caller_that_says_so() {
+    let folder = folded();
+    let server = Millpond::start(folder.path(), &["features.films.versions_held=0"]);
+    switched(&server, "features.activate", &json!({"version": 1}));
+    let refusal =
+        "which are not in the overlay any more; to delete it and them nevertheless, say --lose-upserts";
+    refused(
+        &server,
+        "features.delete",
+        &json!({"version": 2}),
+        30112,
+        &[ALONE, refusal, "lose_upserts"],
+    );
+    fs::write(folder.path().join("deploy.token"), "s3cret\n").unwrap();
+    let asked = |flags: &[&str]| {
+        let arguments = [
+            "delete",
+            "films",
+            "2",
+            "--token-file",
+            "deploy.token",
+            "--server",
+            &server.addr,
+        ];
+        tried(folder.path(), &[&arguments[..], flags].concat())
+    };
+    let (is_done, _, said) = asked(&[]);
+    assert!(!is_done && said.contains(ALONE), "{said}");
+    assert!(folder.path().join("tables/films/00000002").exists());
+    let (is_done, listed, said) = asked(&["--lose-upserts"]);
+    assert!(
+        is_done && said.starts_with(&format!("warning: {WENT}which are not in the overlay")),
+        "{said}"
+    );
+    assert!(listed.starts_with("1: ") && !listed.contains("\n2: "), "{listed}");
+    assert!(!folder.path().join("tables/films/00000002").exists());
+    assert!(server.terminate().success());
+    let log = fs::read_to_string(folder.path().join("millpond.log")).unwrap();
+    let has = |words: &[&str]| {
+        log.lines()
+            .any(|line| words.iter().all(|word| line.contains(word)))
+    };
+    assert!(
+        has(&[
+            "INFO",
+            "a change of versions was refused",
+            "delete version 2",
+            ALONE
+        ]),
+        "{log}"
+    );
+    assert!(
+        has(&["WARN", "version deleted, and folded upserts with it", WENT]),
+        "{log}"
+    );
+    assert!(!log.contains("ERROR"), "{log}");
+}
+
+#[test]
+fn the_command_on_a_folder_deletes_folded_upserts_only_when_it_is_told_to() {
+    let folder = folded();
+    assert!(Millpond::start(folder.path(), &[]).terminate().success());
+    features(folder.path(), &["activate", "tables/films", "1"]);
+    let delete = ["delete", "tables/films", "2"];
+    let (is_done, _, said) = tried(folder.path(), &delete);
+    let uncertain = "and if a server served version 2 meanwhile, the overlay does not have them any more";
+    assert!(
+        !is_done && said.contains(ALONE) && said.contains(uncertain),
+        "{said}"
+    );
+    assert!(said.contains("say --lose-upserts"), "{said}");
+    let (printed, said) = features(folder.path(), &[&delete[..], &["--lose-upserts"]].concat());
+    assert_eq!(printed, "version 2 is deleted\n");
+    assert_eq!(
+        said,
+        format!("warning: {WENT}{uncertain}: upsert those again that are needed\n")
+    );
+}
+
+#[test]
+fn a_fold_is_deleted_where_a_version_that_was_built_since_has_its_rows() {
+    let folder = folded();
+    let server = Millpond::start(folder.path(), &["features.films.versions_held=0"]);
+    write_version(&folder.path().join("tables/films"), 3);
+    switched(&server, "features.activate", &json!({}));
+    let answer = switched(&server, "features.delete", &json!({"version": 2}));
+    assert_eq!(answer.get("warning"), None, "{answer}");
 }

@@ -244,10 +244,19 @@ fn what_is_damaged_held_or_in_the_way_is_refused() {
     done(&ordered(&["load"], &[&store, &lines]));
     done(&ordered(&["load"], &[&store, &lines]));
     done(&ordered(&["backup"], &[&store, &backup]));
-    let said = failed(&ordered(&["backup"], &[&store, &backup]));
-    assert!(said.contains("it is there and not empty"), "{said}");
-    let said = failed(&ordered(&["restore"], &[&backup, &store]));
-    assert!(said.contains("it is there and not empty"), "{said}");
+    let taken = "cannot make the folder of the copy: it is there and not empty; move away what is there, or choose another folder\n";
+    for said in [
+        failed(&ordered(&["backup"], &[&store, &backup])),
+        failed(&ordered(&["restore"], &[&backup, &store])),
+    ] {
+        assert!(said.ends_with(taken), "{said}");
+    }
+    let other = folder.path().join("other");
+    std::fs::create_dir(folder.path().join("other.unfinished")).unwrap();
+    let said = failed(&ordered(&["backup"], &[&store, &other]));
+    let left = "other.unfinished: cannot make the folder: a copy that was broken off has left it; move away what is there, or choose another \
+                folder\n";
+    assert!(said.ends_with(left), "{said}");
     let said = failed(&ordered(&["verify"], &[&folder.path().join("none")]));
     assert!(said.contains("no such folder"), "{said}");
     let nothing = folder.path().join("nothing");
@@ -283,7 +292,11 @@ fn a_store_that_a_server_has_is_backed_up_and_not_dumped() {
     let store = folder.path().join("events");
     for command in ["verify", "dump"] {
         let said = failed(&ordered(&[command], &[&store]));
-        assert!(said.contains("already open elsewhere"), "{said}");
+        assert!(
+            said.contains("already open elsewhere")
+                && said.contains("with `millpond ordered backup` and name the copy"),
+            "{said}"
+        );
     }
     let backup = folder.path().join("backup");
     done(&ordered(&["backup"], &[&store, &backup]));

@@ -46,7 +46,7 @@ fn a_scan_lists_every_key_once() {
     redis.line("SCAN 0 FROM 1", "-ERR syntax error\r\n");
     redis.line(
         "SCAN 77",
-        "-ERR the cursor is of another version of table \"films\" than 1, which serves now; begin again without one\r\n",
+        "-ERR the cursor does not come from version 1 of table \"films\", which serves now; begin the scan again without a cursor, or with 0 by SCAN\r\n",
     );
 }
 
@@ -78,7 +78,7 @@ fn a_cursor_is_of_one_version_whatever_bits_others_have() {
     assert_eq!(status, 200, "{answer}");
     one.line(
         &format!("SCAN {next}"),
-        "-ERR the cursor is of another version of table \"films\" than 65537, which serves now; begin again without one\r\n",
+        "-ERR the cursor does not come from version 65537 of table \"films\", which serves now; begin the scan again without a cursor, or with 0 by SCAN\r\n",
     );
     let (begun, keys) = scan(&mut one, "0");
     assert!(begun != "0" && !keys.is_empty());

@@ -36,7 +36,7 @@ resp_database = 0
 path = "tables/films"
 [access.tokens.deploy]
 token = "s3cret"
-methods = ["features.activate", "features.rollback"]
+methods = ["features.activate", "features.rollback", "features.delete"]
 "#
     );
     fs::write(folder.path().join("millpond.toml"), config).unwrap();

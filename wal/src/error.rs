@@ -29,7 +29,7 @@ pub enum Error {
 
     /// Another process, or another `Store` of this one, has the folder open.
     #[error(
-        "{keeper} {}: already open elsewhere (its file \"lock\" is held); stop the other process or choose another folder",
+        "{keeper} {}: already open elsewhere (its file \"lock\" is held); {fix}",
         dir.display()
     )]
     Locked {
@@ -37,6 +37,8 @@ pub enum Error {
         keeper: &'static str,
         /// The store's folder.
         dir: PathBuf,
+        /// What to do.
+        fix: &'static str,
     },
 
     /// A folder was named for durability "memory", which keeps no log.
@@ -234,6 +236,7 @@ fn folder_hint(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
             "make the folder writable for this user or choose another"
         }
+        io::ErrorKind::DirectoryNotEmpty => "move away what is there, or choose another folder",
         io::ErrorKind::NotADirectory | io::ErrorKind::AlreadyExists => {
             "a file is in the way; choose another folder"
         }

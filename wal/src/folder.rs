@@ -51,6 +51,7 @@ pub fn lock(format: &Format, dir: &Path) -> Result<File, Error> {
                 return Err(Error::Locked {
                     keeper: format.keeper,
                     dir: dir.to_owned(),
+                    fix: "stop the other process or choose another folder",
                 });
             }
             Err(TryLockError::Error(source)) => return Err(failed(source)),

@@ -48,6 +48,9 @@ pub(crate) struct Delete {
     table: String,
     /// The version.
     version: u64,
+    /// Delete it also where it is the only one that has upserts which were folded into it.
+    #[arg(long)]
+    lose_upserts: bool,
     #[command(flatten)]
     at: Server,
 }
@@ -165,11 +168,18 @@ pub(crate) fn roll_back(place: &Place) -> anyhow::Result<()> {
 }
 
 pub(crate) fn delete(arguments: &Delete) -> anyhow::Result<()> {
-    let Delete { table, version, at } = arguments;
-    let told = match at.ask::<FeaturesDelete>(json!({"table": table, "version": version}))? {
+    let Delete {
+        table,
+        version,
+        lose_upserts,
+        at,
+    } = arguments;
+    let payload = json!({"table": table, "version": version, "lose_upserts": lose_upserts});
+    let told = match at.ask::<FeaturesDelete>(payload)? {
         Some(told) => told,
         None => {
-            delete_at_start(folder(table)?, *version)?;
+            let lost = delete_at_start(folder(table)?, *version, *lose_upserts)?;
+            warn(lost.map(|lost| lost.deleted()));
             format!("version {version} is deleted")
         }
     };

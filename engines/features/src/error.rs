@@ -6,6 +6,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::overlay::Lost;
+
 /// An error of this crate.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -30,7 +32,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// The asked version is not in the table folder.
-    #[error("version {version} is not in {}: found {available:?}; choose one of these or build it", path.display())]
+    #[error("version {version} is not in {}: found {available:?}; name one of these", path.display())]
     VersionNotFound {
         /// The table folder.
         path: PathBuf,
@@ -154,6 +156,11 @@ pub enum Error {
         /// The version.
         version: u64,
     },
+    /// Folded upserts would go with the version.
+    #[error(
+        "{0}; to delete it and them nevertheless, say --lose-upserts, or lose_upserts where features.delete is called"
+    )]
+    LosesUpserts(Lost),
     /// `ACTIVE` names no version that can be served.
     #[error(
         "{} says which version to serve, and cannot be followed: {problem}; write it anew with `millpond features activate`, \

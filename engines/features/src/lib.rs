@@ -106,9 +106,9 @@ pub use lookup::Pool;
 pub use millpond_wal::{Durability, QueueError};
 pub use node_share::{HeldBuckets, NodeShare};
 pub use overlay::{
-    Fold, FoldVersion, Folded, FreshPage, FreshRow, Hidden, Overlay, OverlayRecovery, OverlaySection,
+    Fold, FoldVersion, Folded, FreshPage, FreshRow, Hidden, Lost, Overlay, OverlayRecovery, OverlaySection,
     Settled, Stamp, UPSERT_BYTES_MAX, Upsert, UpsertError, Upserted, fold, hidden_by, hidden_by_version,
-    stored_rows,
+    lost_without, stored_rows,
 };
 pub use projection::{Answered, Projection};
 pub use received::{VersionFiles, verify_files, version_files};

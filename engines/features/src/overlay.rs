@@ -49,7 +49,7 @@ use upsert::Job;
 pub(crate) use block::{Block, ones};
 pub use fold::{Fold, FoldVersion, fold};
 pub use folded::{Folded, Settled};
-pub use hidden::{Hidden, hidden_by, hidden_by_version};
+pub use hidden::{Hidden, Lost, hidden_by, hidden_by_version, lost_without};
 pub use page::{FreshPage, FreshRow};
 pub use record::UPSERT_BYTES_MAX;
 pub use section::OverlaySection;
@@ -145,7 +145,7 @@ impl Overlay {
         ),
         Metric::gauge(
             "millpond_overlay_sequence",
-            "Sequence of the last upsert that lookups see.",
+            "Sequence of the last record that lookups see: an upsert's, or one of the log's own.",
             |overlay: &Overlay| overlay.sequence() as f64,
         ),
         Metric::gauge(

@@ -96,6 +96,7 @@ impl Kept {
             Some(Err(_)) => Err(Error::Locked {
                 keeper: FORMAT.keeper,
                 dir: dir.to_owned(),
+                fix: "stop the server, or make a copy of the store with `millpond ordered backup` and name the copy",
             }),
             _ => Ok(Kept { _lock: lock }),
         }

@@ -1,7 +1,8 @@
-//! What a configuration names of the machine it is for: processors, sockets, the folder of the log.
+//! What a configuration names of the machine it is for: processors, sockets, the folders of logs.
 //! It makes none of them. Its invariant: what would only fail at a bind, or on a thread of its own, is refused by its key.
 
 use super::{Config, Listen};
+use rustix::fs::{Access, access};
 use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +16,23 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     let online = std::fs::read_to_string(PROCESSORS);
     check_processors(&config.server.cpus, online.ok().as_deref())?;
     check_sockets(&config.server.listen_also)?;
+    check_logs(config)?;
     config.log.file.as_deref().map_or(Ok(()), check_log)
+}
+
+/// The folders of logs, as the start of their engines needs them.
+fn check_logs(config: &Config) -> Result<(), String> {
+    let overlays = config.features.iter().filter_map(|(name, section)| {
+        let path = section.overlay.as_ref()?.path.as_deref()?;
+        Some((format!("features.{name}.overlay.path"), path))
+    });
+    let stores = config
+        .ordered
+        .iter()
+        .filter_map(|(name, section)| Some((format!("ordered.{name}.path"), section.path.as_deref()?)));
+    overlays
+        .chain(stores)
+        .try_for_each(|(key, path)| check_folder(&key, path, may_write))
 }
 
 /// Holds them against the kernel's list; a kernel that tells of none is not asked.
@@ -101,6 +118,40 @@ fn here(folder: &Path) -> &Path {
     }
 }
 
+/// A folder that a start makes where it is not there, but not the one above it, and that it writes in.
+fn check_folder(key: &str, folder: &Path, write: MayWrite) -> Result<(), String> {
+    let refused = |why: String| Err(format!("{key} is {}{why}", folder.display()));
+    let written = |folder: &Path| {
+        write(folder).map_err(|error| {
+            format!(
+                "this user may not write ({error}); let the server's user write there, and check as that user"
+            )
+        })
+    };
+    if folder.is_dir() {
+        return written(folder).or_else(|why| refused(format!(", where {why}")));
+    }
+    if folder.symlink_metadata().is_ok() {
+        return refused(", which is there and is no folder; name another".to_owned());
+    }
+    let above = folder.parent().map_or(Path::new("."), here);
+    let shown = above.display();
+    if !above.is_dir() {
+        return refused(format!(
+            ", and {shown} is no folder; make it, or name a folder elsewhere"
+        ));
+    }
+    written(above).or_else(|why| refused(format!(", which is not there, and in {shown} {why}")))
+}
+
+/// Whether this user may make files in a folder.
+type MayWrite = fn(&Path) -> rustix::io::Result<()>;
+
+/// Asks the kernel, and makes nothing.
+fn may_write(folder: &Path) -> rustix::io::Result<()> {
+    access(folder, Access::WRITE_OK | Access::EXEC_OK)
+}
+
 /// The log's file is made when it is not there, its folder is not.
 fn check_log(file: &Path) -> Result<(), String> {
     let shown = file.display();
@@ -122,6 +173,7 @@ fn check_log(file: &Path) -> Result<(), String> {
 mod tests {
     #![allow(clippy::unwrap_used)]
     use super::*;
+    use rustix::io::Errno;
 
     #[test]
     fn processors_are_those_that_the_kernel_tells_of() {
@@ -191,5 +243,52 @@ mod tests {
             check_sockets(&[Listen::Unix(left), Listen::Unix("a".into())]),
             Ok(())
         );
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_or_written_in_is_refused_by_its_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |path: &str| folder.path().join(path);
+        std::fs::write(at("file"), "").unwrap();
+        std::os::unix::fs::symlink(at("nowhere"), at("link")).unwrap();
+        let check = |path: &Path, write| check_folder("features.films.overlay.path", path, write);
+        for (path, words) in [
+            ("file", "which is there and is no folder; name another"),
+            ("link", "which is there and is no folder; name another"),
+            (
+                "file/overlay",
+                "file is no folder; make it, or name a folder elsewhere",
+            ),
+            (
+                "gone/overlay",
+                "gone is no folder; make it, or name a folder elsewhere",
+            ),
+        ] {
+            let refused = check(&at(path), may_write).unwrap_err();
+            assert!(
+                refused.starts_with("features.films.overlay.path is ") && refused.ends_with(words),
+                "{refused}"
+            );
+        }
+        // Root may write anywhere, so it is not the kernel that denies it here.
+        let above = format!(
+            ", which is not there, and in {} this user may not write (",
+            folder.path().display()
+        );
+        for (path, words) in [
+            (folder.path(), ", where this user may not write ("),
+            (&at("overlay"), &above),
+        ] {
+            let refused = check(path, |_| Err(Errno::ROFS)).unwrap_err();
+            assert!(
+                refused.contains(words) && refused.contains("let the server's user write there"),
+                "{refused}"
+            );
+        }
+        for path in [folder.path(), &at("overlay"), Path::new("overlay")] {
+            assert_eq!(check(path, may_write), Ok(()));
+        }
+        assert!(may_write(&at("gone")).is_err());
+        assert!(!at("overlay").exists(), "nothing is made");
     }
 }

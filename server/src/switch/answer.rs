@@ -11,11 +11,12 @@ use millpond_wire_schema::Status;
 use millpond_wire_schema::features_versions::{Answer, Version};
 use std::path::Path;
 
-/// What there is now; `why_not` is what kept the last switch from being written.
+/// What there is now; `lost` is what to say of a deletion before it, and `why_not` what kept the last switch from being written.
 pub(super) fn answer(
     shared: &Shared,
     handle: &Handle,
     table: &str,
+    lost: Option<&str>,
     why_not: Option<String>,
 ) -> Result<Answer<'static>, Status> {
     let catalog = handle.pin();
@@ -65,7 +66,12 @@ pub(super) fn answer(
     }
     versions.sort_by_key(|version| version.version);
     let hidden = catalog.hidden(table).map(|hidden| hidden.to_string());
-    let warnings: Vec<String> = hidden.into_iter().chain(checks.unchecked).collect();
+    let warnings: Vec<String> = lost
+        .map(str::to_owned)
+        .into_iter()
+        .chain(hidden)
+        .chain(checks.unchecked)
+        .collect();
     Ok(Answer {
         active: active.version(),
         before: past.before,

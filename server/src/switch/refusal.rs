@@ -31,6 +31,12 @@ impl Refusal {
             ..Refusal::new(code, ex)
         }
     }
+
+    /// Whether the caller asked for what cannot be, or at the wrong time, and nothing is wrong with the server or its files.
+    pub(super) fn is_mistake(&self) -> bool {
+        let mistakes = [Code::NotFound, Code::Conflict, Code::Stopping];
+        mistakes.iter().any(|code| code.number() == self.code)
+    }
 }
 
 impl From<Refusal> for Status {
@@ -43,10 +49,10 @@ impl From<Refusal> for Status {
 /// What the caller can do about an error decides the code.
 impl From<&features::Error> for Refusal {
     fn from(error: &features::Error) -> Refusal {
-        use features::Error::{IsActive, IsBase, NoVersions, VersionNotFound};
+        use features::Error::{IsActive, IsBase, LosesUpserts, NoVersions, VersionNotFound};
         let code = match error {
             VersionNotFound { .. } | NoVersions { .. } => Code::NotFound,
-            IsBase { .. } | IsActive { .. } => Code::Conflict,
+            IsBase { .. } | IsActive { .. } | LosesUpserts(_) => Code::Conflict,
             _ => Code::StorageFailed,
         };
         Refusal {

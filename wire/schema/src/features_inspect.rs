@@ -66,7 +66,7 @@ schema! {
         bytes: UInt,
         /// How much they may take.
         bytes_max: UInt,
-        /// Sequence of the last upsert that lookups see.
+        /// Sequence of the last record that lookups see: an upsert's, or one of the log's own.
         sequence: UInt,
         /// Up to where the version has what was upserted; 0 where it has nothing of it.
         folded: UInt,

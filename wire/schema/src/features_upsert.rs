@@ -86,7 +86,8 @@ schema! {
 schema! {
     /// An answer.
     answer Answer {
-        /// Counts the table's upserts: lookups whose overlay_sequence is at least this see it. Over several nodes: when it was made, as `time` of a copy.
+        /// The number of its record in the log, which ascends and counts records of the log's own too: lookups whose overlay_sequence is at least
+        /// this see it. Over several nodes: when it was made, as `time` of a copy.
         sequence: UInt,
         /// What the upsert survives: "memory", "logged" or "synced".
         durability: Text,

@@ -23,7 +23,8 @@ schema! {
         persistent: Bool,
         /// Why it does not.
         why_not: Optional<Text>,
-        /// What lookups do not see of the upserts, because they were folded into another version, and how to have it back.
+        /// What lookups do not see of the upserts, because they were folded into another version, and how to have it back; after a
+        /// deletion also what went with the version.
         warning: Optional<Text>,
         /// Those in the table's folder, and those that are open.
         versions: List<Version<'static>>,

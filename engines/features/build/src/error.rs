@@ -270,6 +270,11 @@ pub enum Problem {
         /// What stands there.
         found: String,
     },
+    /// The key is a number, and no whole one of 64 bits.
+    KeyNumber {
+        /// The number.
+        found: String,
+    },
     /// The key is a text among numbers, a number among texts, or a text that is too long.
     KeyKind {
         /// What other keys are.
@@ -341,6 +346,10 @@ impl fmt::Display for Problem {
                     "expected a key of 64 bits, a whole number, found {found}; for texts add --keys text"
                 )
             }
+            Problem::KeyNumber { found } => write!(
+                f,
+                "expected a key of 64 bits, a whole number from -9223372036854775808 to 18446744073709551615, found {found}"
+            ),
             Problem::KeyKind { expected, found } => write!(f, "expected {expected} as a key, found {found}"),
             Problem::NullVector => write!(f, "the value is null; drop the row or fill it"),
             Problem::EmptyVector => write!(f, "the list is empty; expected one number or more"),
@@ -351,6 +360,10 @@ impl fmt::Display for Problem {
                     "expected a number, or a list such as [0.5, -1], found {found}; for bytes add --type bytes"
                 )
             }
+            Problem::NotFinite { position, value } if !value.is_finite() => write!(
+                f,
+                "element {position} is {value:?}; expected a finite number: tables that are built with --keep-not-finite hold it too"
+            ),
             Problem::NotFinite { position, value } => write!(
                 f,
                 "element {position} is {value:?}; expected a finite number that the table's type holds"

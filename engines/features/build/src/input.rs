@@ -340,9 +340,15 @@ struct Texts {
 /// A key written in decimal: unsigned, or signed, of which the bits are the key.
 fn key_of_text(text: &str) -> Result<u64, Problem> {
     let signed = || text.parse::<i64>().map(i64::cast_unsigned);
-    text.parse::<u64>()
-        .or_else(|_| signed())
-        .map_err(|_| Problem::KeyText { found: shown(text) })
+    text.parse::<u64>().or_else(|_| signed()).map_err(|_| {
+        let found = shown(text);
+        // Digits are no text that somebody wants to be a key.
+        let digits = text.strip_prefix('-').unwrap_or(text);
+        match !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) {
+            true => Problem::KeyNumber { found },
+            false => Problem::KeyText { found },
+        }
+    })
 }
 
 /// Some of a text, for messages.
@@ -410,6 +416,20 @@ mod tests {
         check("-1", Some(u64::MAX));
         check("-9223372036854775808", Some(1 << 63));
         check("18446744073709551616", None);
+        let said = |text: &str| key_of_text(text).unwrap_err().to_string();
+        for beyond in ["18446744073709551616", "-9223372036854775809"] {
+            let expected = format!(
+                "expected a key of 64 bits, a whole number from -9223372036854775808 to 18446744073709551615, found \"{beyond}\""
+            );
+            assert_eq!(said(beyond), expected);
+        }
+        for text in ["-", "7.0", "Alien"] {
+            assert!(
+                said(text).ends_with("; for texts add --keys text"),
+                "{}",
+                said(text)
+            );
+        }
         check("1.0", None);
         check("", None);
         check("film", None);

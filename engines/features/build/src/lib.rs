@@ -46,8 +46,8 @@ pub use input::{Format, Given, Source, Stream};
 pub use inspect::{Inspection, inspect, verify};
 pub use millpond_engines_features::write::{Abandoned, Duplicates, MEMORY_BYTES, Summary, remove_abandoned};
 pub use millpond_engines_features::{
-    Active, CheckedLayers, Described, Fold, FoldVersion, Folded, Hidden, Keys, NodeShare, NotFinite, Numbers,
-    ShardInfo, check_opens, delete_at_start, describe_versions, version_at_start,
+    Active, CheckedLayers, Described, Fold, FoldVersion, Folded, Hidden, Keys, Lost, NodeShare, NotFinite,
+    Numbers, ShardInfo, check_opens, describe_versions, version_at_start,
 };
 pub use random::{RandomOptions, random};
 
@@ -89,6 +89,24 @@ pub fn roll_back_at_start(table_dir: &Path) -> Result<Active, Error> {
         check_before_switch(table_dir, before)?;
     }
     Ok(features::roll_back_at_start(table_dir)?)
+}
+
+/// Deletes a version that neither a delta nor a start needs. Returns the folded upserts that went with it, if any did: whether a log
+/// still has them is not looked at, as of [`hidden_at_start`].
+///
+/// # Errors
+/// [`Error::Table`] as the engine says it, and [`features::Error::LosesUpserts`] unless `lose_upserts`; nothing is deleted then.
+pub fn delete_at_start(table_dir: &Path, version: u64, lose_upserts: bool) -> Result<Option<Lost>, Error> {
+    let highest = features::versions(table_dir)?.last().copied().unwrap_or_default();
+    let (starts, served_max) =
+        Active::read(table_dir)?.map_or((highest, highest), |active| (active.version, active.highest));
+    // That a start needs it is what is said first.
+    let lost = features::lost_without(table_dir, version, None, served_max).filter(|_| version != starts);
+    if let Some(lost) = lost.filter(|_| !lose_upserts) {
+        return Err(features::Error::LosesUpserts(lost).into());
+    }
+    features::delete_at_start(table_dir, version)?;
+    Ok(lost)
 }
 
 /// Where it cannot be looked at for want of files or memory, that is no reason against the version.

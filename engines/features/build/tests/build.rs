@@ -269,7 +269,7 @@ fn a_double_beyond_a_float_is_named() {
         &[row(1, &[1.0]), row(2, &[1e300])],
         &layout,
         1,
-        "element 0 is 1e300; expected a finite number",
+        "element 0 is 1e300; expected a finite number that the table's type holds",
     );
 }
 

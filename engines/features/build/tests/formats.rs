@@ -245,7 +245,12 @@ fn what_is_wrong_in_json_lines_is_named_by_line_and_column() {
     );
     check(
         "{\"key\":1.5,\"vector\":[1]}",
-        ", line 1, column \"key\": expected a key of 64 bits, a whole number, found 1.5",
+        ", line 1, column \"key\": expected a key of 64 bits, a whole number from -9223372036854775808 to 18446744073709551615, found 1.5",
+    );
+    check(
+        "{\"key\":18446744073709551616,\"vector\":[1]}",
+        ", line 1, column \"key\": expected a key of 64 bits, a whole number from -9223372036854775808 to 18446744073709551615, found \
+         1.8446744073709552e19",
     );
     check(
         "{\"key\":1,\"vector\":[]}",

@@ -56,7 +56,10 @@ fn numbers_that_are_not_finite_are_kept_where_that_is_said() {
         inputs: vec![input.display().to_string()],
         ..BuildOptions::new(dir.path(), "films")
     };
-    check(&options, &["expected a finite number"]);
+    check(
+        &options,
+        &["expected a finite number: tables that are built with --keep-not-finite hold it too"],
+    );
     let kept = BuildOptions {
         not_finite: NotFinite::Kept,
         ..options

@@ -1,4 +1,5 @@
-//! Upserts that a version does not show: they were folded into another version, and have left the overlay.
+//! Upserts that a version does not show, because they were folded into another version and have left the overlay; and those that a
+//! version alone has.
 //!
 //! It changes nothing. Invariant: what a version's sources are to have, because it was built whole after the fold, counts as shown.
 
@@ -40,20 +41,8 @@ impl Hidden {
 impl fmt::Display for Hidden {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Hidden { version, within, .. } = self;
-        let (sequences, before_ms) = (self.sequences(), self.folded.before_ms);
-        write!(f, "version {version} hides the upserts ")?;
-        if before_ms > self.shown.before_ms {
-            write!(f, "over nodes that were made before {before_ms} ms of Unix time")?;
-            if self.shown.before_ms > 0 {
-                write!(f, " and not before {}", self.shown.before_ms)?;
-            }
-        } else {
-            let (first, last) = (sequences.start(), sequences.end());
-            match last.saturating_sub(*first).saturating_add(1) {
-                1 => write!(f, "of sequence {first} of the log")?,
-                count => write!(f, "of {count} sequences of the log ({first} to {last})")?,
-            }
-        }
+        write!(f, "version {version} hides ")?;
+        write!(f, "{}", Upserts(self.shown, self.folded))?;
         write!(f, ": they were folded into version {within}, and ")?;
         match self.is_certain {
             true => write!(f, "are not in the overlay any more")?,
@@ -66,6 +55,125 @@ impl fmt::Display for Hidden {
             f,
             "; to have them back activate version {within}, or upsert them again"
         )
+    }
+}
+
+/// The upserts that the second has and the first has not, as they are named.
+struct Upserts(Folded, Folded);
+
+impl fmt::Display for Upserts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Upserts(kept, Folded { before_ms, .. }) = self;
+        if *before_ms > kept.before_ms {
+            write!(
+                f,
+                "the upserts over nodes that were made before {before_ms} ms of Unix time"
+            )?;
+            if kept.before_ms > 0 {
+                write!(f, " and not before {}", kept.before_ms)?;
+            }
+            return Ok(());
+        }
+        let (first, last) = (kept.sequence.saturating_add(1), self.1.sequence);
+        match last.saturating_sub(first).saturating_add(1) {
+            1 => write!(f, "the upserts of sequence {first} of the log"),
+            count => write!(
+                f,
+                "the upserts of {count} sequences of the log ({first} to {last})"
+            ),
+        }
+    }
+}
+
+/// Folded upserts that no version has but one, so that they go with it when it is deleted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lost {
+    /// The version that has them.
+    pub version: u64,
+    /// Up to where another version has the log.
+    pub kept: Folded,
+    /// Up to where the log has been folded and given up.
+    pub folded: Folded,
+    /// Whether the log was asked what it gave up, as of [`Hidden`].
+    pub is_certain: bool,
+}
+
+impl Lost {
+    /// What is to be said once the version is deleted.
+    pub fn deleted(&self) -> String {
+        let (version, upserts) = (self.version, Upserts(self.kept, self.folded));
+        format!(
+            "version {version} was the only one that had {upserts}{}: upsert those again that are needed",
+            self.gone()
+        )
+    }
+
+    fn gone(&self) -> String {
+        match self.is_certain {
+            true => ", which are not in the overlay any more".to_owned(),
+            false => format!(
+                ", and if a server served version {} meanwhile, the overlay does not have them any more",
+                self.version
+            ),
+        }
+    }
+}
+
+/// Before it is deleted.
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (version, upserts) = (self.version, Upserts(self.kept, self.folded));
+        write!(
+            f,
+            "version {version} is the only one that has {upserts}{}",
+            self.gone()
+        )
+    }
+}
+
+/// What of the folded upserts would be in neither a version nor the log if a version were deleted, if anything; the other arguments
+/// are as of [`hidden_by`]. Nothing is lost where a version was built whole later, because its sources are to have them. A version
+/// that cannot be read counts as having none.
+pub fn lost_without(
+    table_dir: &Path,
+    version: u64,
+    overlay: Option<&Overlay>,
+    served_max: u64,
+) -> Option<Lost> {
+    let has = folded_of(table_dir, version)?;
+    let (folded, is_certain) = given_up(version, has, overlay, served_max)?;
+    let mut kept = Folded::default();
+    for other in versions(table_dir).ok()? {
+        let read = chain(&version_dir(table_dir, other)).ok();
+        let Some((top, bases)) = read.filter(|_| other != version) else {
+            continue;
+        };
+        let of = origin(&top, &bases);
+        if of.oldest_base > version {
+            return None;
+        }
+        if let Some(found) = of.folded.filter(|found| found.history == has.history)
+            && found.covers(kept)
+        {
+            kept = found;
+        }
+    }
+    (!kept.covers(folded)).then_some(Lost {
+        version,
+        kept,
+        folded,
+        is_certain,
+    })
+}
+
+/// What of a fold its log has given up, as far as is known, and whether the log was asked: where no overlay of its history is here, a
+/// fold counts as given up once its version may have served.
+fn given_up(version: u64, has: Folded, overlay: Option<&Overlay>, served_max: u64) -> Option<(Folded, bool)> {
+    let forgotten = overlay.map(Overlay::forgotten);
+    match forgotten.filter(|forgotten| forgotten.history == has.history) {
+        Some(forgotten) => Some((has.shared_with(forgotten), true)),
+        None => (version <= served_max).then_some((has, false)),
     }
 }
 
@@ -119,18 +227,13 @@ fn hidden(table_dir: &Path, of: &Shown, overlay: Option<&Overlay>, served_max: u
     let hidden = |&(within, has): &(u64, Folded)| {
         let shown = origin.folded.filter(|shown| shown.history == has.history);
         let shown = shown.unwrap_or_default();
-        let forgotten = overlay.map(Overlay::forgotten);
-        let forgotten = forgotten.filter(|forgotten| forgotten.history == has.history);
-        if forgotten.is_none() && within > served_max {
-            return None;
-        }
-        let folded = forgotten.map_or(has, |forgotten| has.shared_with(forgotten));
+        let (folded, is_certain) = given_up(within, has, overlay, served_max)?;
         (!shown.covers(folded)).then_some(Hidden {
             version,
             shown,
             folded,
             within,
-            is_certain: forgotten.is_some(),
+            is_certain,
         })
     };
     // Of versions that have the same, one that served.

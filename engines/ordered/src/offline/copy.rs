@@ -76,7 +76,7 @@ fn begin(to: &Path) -> Result<PathBuf, Error> {
     let failed = |source| folder_error(to, "make the folder of the copy", source);
     match fs::read_dir(to).map(Iterator::count) {
         Ok(1..) => {
-            let full = io::Error::new(io::ErrorKind::AlreadyExists, "it is there and not empty");
+            let full = io::Error::new(io::ErrorKind::DirectoryNotEmpty, "it is there and not empty");
             return Err(failed(full));
         }
         Ok(_) => {}
@@ -87,13 +87,14 @@ fn begin(to: &Path) -> Result<PathBuf, Error> {
     name.push(".unfinished");
     let unfinished = to.with_file_name(name);
     fs::create_dir(&unfinished).map_err(|source| {
-        let action = match source.kind() {
-            io::ErrorKind::AlreadyExists => {
-                "make the folder, which a copy that was broken off has left: remove it;"
-            }
-            _ => "make the folder",
+        let source = match source.kind() {
+            io::ErrorKind::AlreadyExists => io::Error::new(
+                io::ErrorKind::DirectoryNotEmpty,
+                "a copy that was broken off has left it",
+            ),
+            _ => source,
         };
-        folder_error(&unfinished, action, source)
+        folder_error(&unfinished, "make the folder", source)
     })?;
     Ok(unfinished)
 }

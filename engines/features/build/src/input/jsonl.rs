@@ -259,7 +259,7 @@ impl<'de> Visitor<'de> for ReadKey {
 
     fn visit_f64<E>(self, key: f64) -> Result<Self::Value, E> {
         let found = format!("{key:?}");
-        Ok(Err(Problem::KeyText { found }))
+        Ok(Err(Problem::KeyNumber { found }))
     }
 
     fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {

@@ -140,3 +140,62 @@ fn upserts_over_nodes_are_hidden_by_their_time() {
     );
     assert_eq!(said(3), "");
 }
+
+#[test]
+fn what_only_one_version_has_is_lost_without_it() {
+    let mut bed = Bed::new(|_| ());
+    bed.upsert(&[1], &[7.0; 3]).unwrap();
+    bed.upsert(&[2], &[7.0; 3]).unwrap();
+    folded(&mut bed, |_| ());
+    let check = |bed: &Bed, version, expected: Option<(u64, &str)>| {
+        let lost = lost_without(&bed.dir(), version, Some(bed.overlay()), 9);
+        let found = lost.map(|lost| (lost.version, lost.to_string()));
+        let expected = expected.map(|(version, upserts)| {
+            let said = format!(
+                "version {version} is the only one that has the upserts of {upserts}, which are not in the overlay any more"
+            );
+            (version, said)
+        });
+        assert_eq!(found, expected, "without version {version}");
+    };
+    // It was opened over version 1, so the log has all of it still.
+    let mut base = open(&bed, 1);
+    let (overlay, _) = Overlay::open_on(Arc::new(RealDisk), &bed.section, &base, QUEUE_BYTES).unwrap();
+    base.see(&overlay).unwrap();
+    drop(overlay);
+    bed.table = Arc::new(base);
+    check(&bed, 2, None);
+    bed.reopen();
+    check(&bed, 2, Some((2, "2 sequences of the log (1 to 2)")));
+    check(&bed, 1, None);
+    check(&bed, 9, None);
+    // Without a log to ask: only what may have served.
+    assert_eq!(lost_without(&bed.dir(), 2, None, 1), None);
+    let unasked = lost_without(&bed.dir(), 2, None, 2).unwrap();
+    assert!(!unasked.is_certain);
+    assert!(
+        unasked
+            .deleted()
+            .contains("(1 to 2), and if a server served version 2 meanwhile"),
+        "{}",
+        unasked.deleted()
+    );
+    // Of a second fold the first has a part, and a compaction of the second has all.
+    bed.upsert(&[3], &[7.0; 3]).unwrap();
+    folded(&mut bed, |_| ());
+    bed.reopen();
+    check(&bed, 2, None);
+    // One of the two is the log's own, which says what it gave up.
+    check(&bed, 3, Some((3, "2 sequences of the log (3 to 4)")));
+    crate::write::compact(&open(&bed, 3), &bed.dir(), 4, 1, 1 << 20).unwrap();
+    check(&bed, 3, None);
+    check(&bed, 4, None);
+    std::fs::remove_dir_all(open(&bed, 3).path()).unwrap();
+    check(&bed, 4, Some((4, "2 sequences of the log (3 to 4)")));
+    // The sources of a version that is built whole are to have it.
+    Writer::create(&bed.dir(), "films", 5, schema(), 1)
+        .unwrap()
+        .finish()
+        .unwrap();
+    check(&bed, 4, None);
+}
