@@ -7,6 +7,7 @@
 //! of the call.
 
 mod cell;
+mod draw;
 mod heap;
 mod held;
 mod inner;
@@ -24,6 +25,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use cell::Encoded;
 pub(crate) use cell::{Before, Cell, Change, Content, content_bytes};
+pub(crate) use draw::{Drawn, Random};
 use heap::Heap;
 use inner::{CHILD_BITS, INNER_WORDS};
 use leaf::{INLINE_MAX, LEAF_WORDS, Leaf};
@@ -246,7 +248,7 @@ impl Tree {
         }
         // Its leaf changes more often than a large value is read: writers wait.
         let leaf = self.lock(key, 0).leaf();
-        let at = leaf.find(&self.heap, key).ok();
+        let at = leaf.find_within(&self.heap, key).ok();
         let found = at
             .and_then(|at| leaf.cell(&self.heap, at))
             .map(|cell| read(&cell));
@@ -263,7 +265,7 @@ impl Tree {
                 continue;
             }
             let leaf = seen.node.leaf();
-            let at = leaf.find(&self.heap, key).ok();
+            let at = leaf.find_within(&self.heap, key).ok();
             let found = at
                 .and_then(|at| leaf.cell(&self.heap, at))
                 .map(|cell| read(&cell));
@@ -335,7 +337,7 @@ impl Tree {
 
     /// Writes an entry to a leaf that is locked and stays so, as does the one that it is split into.
     fn write<'t>(&'t self, leaf: Leaf<'t>, key: &[u8], encoded: &Encoded<'_>) -> Written<'t> {
-        let found = leaf.find(&self.heap, key);
+        let found = leaf.find_within(&self.heap, key);
         let before = found.map_or(0, |at| leaf.address(at));
         let entry_before = found
             .ok()
@@ -368,7 +370,7 @@ impl Tree {
             is_removal: true,
             has_few: false,
         };
-        if let Ok(at) = leaf.find(&self.heap, key) {
+        if let Ok(at) = leaf.find_within(&self.heap, key) {
             written.before = leaf.address(at);
             written.entry_before = leaf.cell(&self.heap, at).map(|cell| cell.before());
             leaf.remove(at);

@@ -3,12 +3,14 @@
 mod batches;
 mod bed;
 mod checkpoints;
+mod eviction;
 mod expiry;
 mod failures;
 mod groups;
 mod lists;
 mod pace;
 mod reserve;
+mod sweeps;
 mod traces;
 
 use super::*;
