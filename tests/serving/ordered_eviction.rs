@@ -41,11 +41,16 @@ fn are_there(http: &mut Http, table: &str, keys: &[&str]) -> Vec<bool> {
     values.iter().map(|value| !value.is_null()).collect()
 }
 
+fn store_len(http: &mut Http) -> u64 {
+    let (_, answer) = http.call("ordered.inspect", &json!({}));
+    answer["store"]["entries"].as_u64().unwrap()
+}
+
 #[test]
 fn a_cache_keeps_what_was_written_last_and_a_restart_brings_nothing_back() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("millpond.toml"), CONFIG).unwrap();
-    let server = Millpond::start(folder.path(), &[]);
+    let server = Millpond::start(folder.path(), &["admin.token=s3cret"]);
     let mut http = Http::connect(&server.addr);
     // Of 100 bytes each: 60 fit.
     for number in 0..300 {
@@ -72,6 +77,17 @@ fn a_cache_keeps_what_was_written_last_and_a_restart_brings_nothing_back() {
     let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
     let before = are_there(&mut http, "cache", &keys);
     assert!(before[290..].iter().all(|is_there| *is_there), "{before:?}");
+    // By a checkpoint, in place of the log.
+    let (status, answer) = http.call("ordered.checkpoint", &json!({"_token": "s3cret"}));
+    assert_eq!(
+        (status, &answer["entries"]),
+        (200, &json!(store_len(&mut http))),
+        "{answer}"
+    );
+    let of_memory = json!({"table": "sessions", "_token": "s3cret"});
+    let (status, answer) = http.call("ordered.checkpoint", &of_memory);
+    assert_eq!((status, &answer["code"]), (400, &json!(30104)), "{answer}");
+    assert_eq!(http.call("ordered.checkpoint", &json!({})).1["code"], 30109);
     drop((http, redis));
     assert!(server.terminate().success());
 

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use millpond_metrics::Metric;
 use millpond_wal::{
-    Disk, Log, LogThread, Queue, QueueError, ReadOnly, RealDisk, Refused, Work as _, create_dir, lock,
-    outcome_unknown, sync_folders,
+    Deadline, Disk, Log, LogThread, Queue, QueueError, ReadOnly, RealDisk, Refused, Work as _, create_dir,
+    lock, outcome_unknown, sync_folders,
 };
 
 use crate::checkpoint::keeper::{Checkpoints, Counts, Meet};
@@ -310,6 +310,19 @@ impl Store {
     /// # Errors
     /// The queue is full: the write and `done` come back, `done` uncalled.
     pub fn write(&self, write: impl Into<Write>, done: Done) -> Result<(), Busy> {
+        self.write_by(write, done, None)
+    }
+
+    /// The same, unless the log is predicted to have made it behind a deadline.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub fn write_by(
+        &self,
+        write: impl Into<Write>,
+        done: Done,
+        deadline: Option<Deadline>,
+    ) -> Result<(), Busy> {
         let mut write = write.into();
         if let Err(error) = write.check() {
             done(Err(error));
@@ -327,7 +340,7 @@ impl Store {
         if let Some(memory) = &self.handle.memory {
             memory.joins_queue();
         }
-        let Err(refused) = self.handle.queue.push(write, done) else {
+        let Err(refused) = self.handle.queue.push_by(write, done, deadline) else {
             return Ok(());
         };
         if let Some(memory) = &self.handle.memory {

@@ -7,6 +7,7 @@ mod eviction;
 mod expiry;
 mod failures;
 mod groups;
+mod late;
 mod lists;
 mod pace;
 mod reserve;
