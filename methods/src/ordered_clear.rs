@@ -6,7 +6,7 @@ use crate::{Served, own_thread, store};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
 use millpond_wire_payload::{Encoder, Payload};
-use millpond_wire_schema::{Code, Field as _, Status, ordered_clear as schema};
+use millpond_wire_schema::{Field as _, Status, ordered_clear as schema};
 use std::sync::Arc;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {

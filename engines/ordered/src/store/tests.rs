@@ -4,6 +4,7 @@ mod batches;
 mod bed;
 mod checkpoints;
 mod eviction;
+mod eviction_traces;
 mod expiry;
 mod failures;
 mod groups;
