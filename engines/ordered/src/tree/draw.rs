@@ -26,7 +26,7 @@ impl Random {
         mixed = (mixed ^ mixed >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        (u128::from(mixed) * u128::from(end) >> 64) as u64
+        ((u128::from(mixed) * u128::from(end)) >> 64) as u64
     }
 }
 

@@ -14,6 +14,8 @@ use crate::{Contents, HEADER_BYTES, contents, copy, one, segments};
 const OVERHEAD: u64 = 48;
 const HOUR: u64 = 3_600_000;
 
+type Entries = Vec<(Vec<u8>, Vec<u8>)>;
+
 fn evicting(memory_bytes_max: u64, eviction: Eviction) -> Options {
     Options {
         durability: Durability::Logged,
@@ -56,7 +58,7 @@ impl Model {
 }
 
 /// A write of some puts, by either way; every other one of keys that expire.
-fn random_write(rng: &mut StdRng) -> (Vec<(Vec<u8>, Vec<u8>)>, bool, Write) {
+fn random_write(rng: &mut StdRng) -> (Entries, bool, Write) {
     let expires = rng.random_ratio(1, 2);
     let ttl_ms = expires.then(|| HOUR * rng.random_range(1..1000));
     let count = rng.random_range(1..5);
@@ -65,7 +67,7 @@ fn random_write(rng: &mut StdRng) -> (Vec<(Vec<u8>, Vec<u8>)>, bool, Write) {
         let key = format!("k{}", rng.random_range(0..120)).into_bytes();
         entries.insert(key, vec![b'v'; rng.random_range(0..60)]);
     }
-    let entries: Vec<_> = entries.into_iter().collect();
+    let entries: Entries = entries.into_iter().collect();
     let write = match rng.random_ratio(1, 2) {
         true => Write::from(Put {
             entries: entries.clone(),
