@@ -370,13 +370,20 @@ impl Frames {
 
     /// The answer's status (0: good, 1: an error) and payload.
     pub fn call(&mut self, method: &str, encoding: Encoding, payload: &[u8]) -> (u8, Vec<u8>) {
-        self.seq += 1;
+        self.call_last(&[(method, encoding, payload)])
+    }
+
+    /// The same of the last of some calls that are sent at once, where it is answered first.
+    pub fn call_last(&mut self, calls: &[(&str, Encoding, &[u8])]) -> (u8, Vec<u8>) {
         let mut bytes = Vec::new();
-        let kind = FrameKind::Twoway {
-            method,
-            seq: self.seq,
-        };
-        write_frame(&mut bytes, encoding, kind, payload).unwrap();
+        for (method, encoding, payload) in calls {
+            self.seq += 1;
+            let kind = FrameKind::Twoway {
+                method,
+                seq: self.seq,
+            };
+            write_frame(&mut bytes, *encoding, kind, payload).unwrap();
+        }
         self.stream.write_all(&bytes).unwrap();
         let mut answer = Vec::new();
         loop {

@@ -329,11 +329,16 @@ fn open_store(name: &str, section: &ordered::Section, put_bytes_max: usize) -> R
     }
     if let Some(memory_bytes_max) = section.memory_bytes_max.filter(|max| store.entry_bytes() > *max) {
         let bytes = store.entry_bytes();
+        let told = match section.eviction {
+            ordered::Eviction::None => "store is over its limit and takes nothing that grows it",
+            _ => "store is over its limit: entries are evicted until it is not",
+        };
         tracing::warn!(
             store = name,
             bytes,
             memory_bytes_max,
-            "store is over its limit and takes nothing that grows it"
+            eviction = section.eviction.as_str(),
+            "{told}"
         );
     }
     tracing::info!(

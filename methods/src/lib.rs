@@ -20,6 +20,7 @@ mod infos;
 mod model_run;
 mod ordered_append;
 mod ordered_batch;
+mod ordered_checkpoint;
 mod ordered_clear;
 mod ordered_concatenate;
 mod ordered_expire;
@@ -33,6 +34,7 @@ mod ordered_remove_prefix;
 mod ordered_scan;
 mod ordered_trim;
 mod ordered_write;
+mod own_thread;
 mod ping;
 mod rank;
 mod run;
@@ -56,9 +58,9 @@ use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
     Code, FeaturesActivate, FeaturesDelete, FeaturesFresh, FeaturesInspect, FeaturesLookup, FeaturesMissed,
     FeaturesRollback, FeaturesScan, FeaturesUpsert, FeaturesVersions, Field, Infer, Infos, METHODS,
-    OrderedAppend, OrderedBatch, OrderedClear, OrderedConcatenate, OrderedExpire, OrderedGet,
-    OrderedIncrement, OrderedInspect, OrderedItems, OrderedPut, OrderedRemove, OrderedRemovePrefix,
-    OrderedScan, OrderedTrim, Ping, Rank, Run, ServerStatus, Status, Tune,
+    OrderedAppend, OrderedBatch, OrderedCheckpoint, OrderedClear, OrderedConcatenate, OrderedExpire,
+    OrderedGet, OrderedIncrement, OrderedInspect, OrderedItems, OrderedPut, OrderedRemove,
+    OrderedRemovePrefix, OrderedScan, OrderedTrim, Ping, Rank, Run, ServerStatus, Status, Tune,
 };
 use std::collections::BTreeMap;
 
@@ -101,6 +103,7 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<OrderedRemove>(Any, Detached, Ready(ordered_remove::serve)),
     MethodSpec::of::<OrderedRemovePrefix>(Any, Detached, Ready(ordered_remove_prefix::serve)),
     MethodSpec::of::<OrderedClear>(Token, Detached, Ready(ordered_clear::serve)),
+    MethodSpec::of::<OrderedCheckpoint>(Token, Detached, Ready(ordered_checkpoint::serve)),
     MethodSpec::of::<OrderedIncrement>(Any, Detached, Ready(ordered_increment::serve)),
     MethodSpec::of::<OrderedExpire>(Any, Detached, Ready(ordered_expire::serve)),
     MethodSpec::of::<OrderedConcatenate>(Any, Detached, Ready(ordered_concatenate::serve)),

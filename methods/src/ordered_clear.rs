@@ -2,11 +2,11 @@
 //! Its invariant: it is answered when no step is left.
 
 use crate::ordered_write::status_of;
-use crate::{Served, store};
+use crate::{Served, own_thread, store};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
 use millpond_wire_payload::{Encoder, Payload};
-use millpond_wire_schema::{Code, Field as _, Status, ordered_clear as schema};
+use millpond_wire_schema::{Field as _, Status, ordered_clear as schema};
 use std::sync::Arc;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
@@ -17,8 +17,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let permit = call.calls.admission.enter()?;
     let failures = Arc::clone(&catalog.store_failures);
     let call = call.detach(Some(permit), reserved.trace)?;
-    // Where there is no thread for it the call goes with the closure, and is answered as one that failed.
-    let clear = move || {
+    own_thread::run("ordered-clear", move || {
         let mut call = call;
         match store.clear_wait() {
             Ok(removed) => {
@@ -37,16 +36,5 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
                 call.refuse(&Status::new(status.code, ex));
             }
         }
-    };
-    let thread = std::thread::Builder::new().name("ordered-clear".into());
-    match thread.spawn(clear) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            tracing::warn!(%error, "no thread for ordered.clear");
-            Err(Status::new(
-                Code::Internal,
-                "the system has no thread for it; try again later",
-            ))
-        }
-    }
+    })
 }

@@ -53,6 +53,8 @@ fn held(store: &Store) -> schema::Held<'static> {
         entry_bytes: store.entry_bytes(),
         memory_bytes: store.tree_bytes(),
         memory_bytes_max: store.memory_bytes_max(),
+        eviction: store.eviction().as_str().into(),
+        evicted: store.evicted(),
         expiring: store.expiring(),
         durability: store.durability().as_str().into(),
         read_only: store.read_only().is_some(),

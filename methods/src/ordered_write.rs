@@ -5,7 +5,7 @@
 use crate::{Served, store};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::{Batch, Effect, Operation, Write, WriteError, Written, WrongKind};
+use millpond_engines_ordered::{Batch, Deadline, Effect, Operation, Write, WriteError, Written, WrongKind};
 use millpond_wire_payload::{Encoder, Reserved};
 use millpond_wire_schema::{Code, Field as _, Reason, Status, ordered_append};
 use std::borrow::Cow;
@@ -38,7 +38,10 @@ pub(crate) fn hand_over<A>(
 where
     A: FnOnce(Written, &mut Encoder<'_>) + Send + 'static,
 {
-    call.deadline(reserved.deadline_ms)?;
+    let deadline = Deadline {
+        now: call.arrival.entered,
+        at: call.deadline(reserved.deadline_ms)?,
+    };
     let store = store(catalog, asked.table)?;
     let permit = call.calls.admission.enter_holding(asked.bytes)?;
     let write = write();
@@ -58,10 +61,13 @@ where
         }
         Err(error) => {
             failures.note(&error);
+            if matches!(error, WriteError::TooLate { .. }) && !call.arrival.is_rehearsal {
+                call.calls.statistics.too_late();
+            }
             call.refuse(&status_of(&error));
         }
     };
-    if let Err(busy) = store.write(write, Box::new(done)) {
+    if let Err(busy) = store.write_by(write, Box::new(done), Some(deadline)) {
         (busy.done)(Err(*busy.error));
     }
     Ok(())
@@ -123,7 +129,9 @@ pub(crate) fn status_of(error: &WriteError) -> Status {
         | WriteError::NotANumber { .. }
         | WriteError::Overflow { .. } => Code::BadArgument,
         WriteError::Full { .. } => Code::Full,
-        WriteError::QueueFull { .. } | WriteError::QueueStands { .. } => Code::Overloaded,
+        WriteError::QueueFull { .. } | WriteError::QueueStands { .. } | WriteError::TooLate { .. } => {
+            Code::Overloaded
+        }
         // The store's bound is the server's (`Config::resources`).
         WriteError::QueueBytesFull { waiting, bytes, max } => {
             let ex = format!(
@@ -190,5 +198,10 @@ mod tests {
             max: 100,
         };
         check(stands, &["90 bytes", "100 are allowed until it has drained"]);
+        let late = WriteError::TooLate {
+            wait_us: 300,
+            left_us: 200,
+        };
+        check(late, &["300 us", "the deadline is in 200 us", "_deadline_ms"]);
     }
 }

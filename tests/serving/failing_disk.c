@@ -1,5 +1,5 @@
 /* Preloaded into a server under test: the log files of ordered stores fail where the file that MILLPOND_TEST_DISK names says so.
-   "sync" fails fdatasync, "cut" fails ftruncate. Its invariant: no other file is touched. */
+   "sync" fails fdatasync, "slow" has it take a second, "cut" fails ftruncate. Its invariant: no other file is touched. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -31,6 +31,8 @@ int fdatasync(int fd) {
         errno = EIO;
         return -1;
     }
+    if (fails(fd, "slow"))
+        sleep(1);
     if (!real)
         real = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
     return real(fd);

@@ -1,6 +1,7 @@
 //! A server whose log's disk fails under it: what callers are told, what an operator sees, and what a restart finds.
 
-use crate::harness::{Millpond, r1_folder};
+use crate::harness::{Frames, Millpond, r1_folder};
+use millpond_wire_frame::Encoding;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -155,4 +156,36 @@ fn a_start_on_a_disk_that_does_not_sync_shows_nothing() {
     );
     disk.fail("");
     assert!(has(&disk.start(&[]), "a"));
+}
+
+/// A put behind one that is synced for a second, which is to be answered within half of one.
+#[test]
+fn a_put_that_would_come_too_late_is_refused_and_not_written() {
+    let disk = Disk::new();
+    disk.fail("slow");
+    let server = disk.start(&[]);
+    // The first is let in whatever its deadline: nothing was measured, and nothing waits.
+    assert_eq!(put(&server, "first").0, 200);
+    let payload = |key: &str, deadline_ms: u64| {
+        let call = json!({"entries": [[key, "1"]], "_deadline_ms": deadline_ms});
+        call.to_string().into_bytes()
+    };
+    let (slow, late) = (payload("slow", 60_000), payload("late", 500));
+    let mut frames = Frames::connect(&server.addr);
+    let calls = [&slow, &late].map(|payload| ("ordered.put", Encoding::Json, payload.as_slice()));
+    let (status, answer) = frames.call_last(&calls);
+    let answer: Value = serde_json::from_slice(&answer).unwrap();
+    assert_eq!((status, &answer["code"]), (1, &json!(30101)), "{answer}");
+    let said = answer["ex"].as_str().unwrap();
+    assert!(
+        said.contains("the predicted wait for the store's log is"),
+        "{said}"
+    );
+    server.wait_for_metric("millpond_refused_total{reason=\"too_late\"} 1");
+    server.wait_for_metric("millpond_store_keys{store=\"events\"} 2");
+    drop(frames);
+    assert!(server.terminate().success());
+    disk.fail("");
+    let server = disk.start(&[]);
+    assert!(has(&server, "first") && has(&server, "slow") && !has(&server, "late"));
 }

@@ -386,4 +386,5 @@ fn a_store_is_cleared_by_whoever_has_a_token() {
     assert_eq!(left, json!({"entries": [[bytes("k"), bytes("v")]]}));
     // Without a token in the configuration nobody may.
     refused(&mut http, "ordered.clear", &call, 30109);
+    refused(&mut http, "ordered.checkpoint", &call, 30109);
 }

@@ -66,6 +66,7 @@ mod recover;
 mod segment;
 mod settle;
 mod standing;
+mod waits;
 
 pub use clock::Clock;
 pub use closed::{Closed, Records};
@@ -83,3 +84,4 @@ pub use recover::{
     Apply, Begin, BrokenRun, Recovered, TornTail, read, read_from, segment_path, segments, sync_segments,
 };
 pub use settle::sync_folders;
+pub use waits::Deadline;

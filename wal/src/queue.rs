@@ -7,10 +7,11 @@ use millpond_threads::{LeftOut, LineLimit, contain};
 use std::collections::VecDeque;
 use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::error::Error;
 use crate::standing::Standing;
+use crate::waits::{Deadline, Waits};
 
 /// What waits for the log.
 pub trait Work: Send + 'static {
@@ -61,6 +62,17 @@ pub enum QueueError {
         bytes: usize,
         /// How many may wait.
         max: usize,
+    },
+
+    /// By what the log has taken so far, the write would be answered behind its deadline.
+    #[error(
+        "the predicted wait for the log is {wait_us} us, the deadline is in {left_us} us; allow more time (_deadline_ms), or write less"
+    )]
+    TooLate {
+        /// Microseconds until it would be answered.
+        wait_us: u64,
+        /// Microseconds until the deadline.
+        left_us: u64,
     },
 
     /// The log is closed or closing.
@@ -155,6 +167,8 @@ struct State<W: Work> {
     bytes: usize,
     /// Whether it is longer than serves anybody.
     standing: Standing,
+    /// What groups take.
+    waits: Waits,
     /// The error of later writes, once the queue has ended.
     end: Option<QueueError>,
     /// Whether whoever takes is to come back without a write.
@@ -169,6 +183,17 @@ impl<W: Work> State<W> {
     fn is_idle_now(&self) -> bool {
         self.waiting.is_empty() && self.end.is_none() && !self.is_nudged
     }
+
+    /// What keeps a write of that size out that would come too late.
+    fn why_too_late(&self, bytes: usize, deadline: Deadline) -> Option<QueueError> {
+        let wait = self.waits.wait(deadline.now, self.bytes, bytes);
+        let left = deadline.left();
+        let micros = |long: Duration| u64::try_from(long.as_micros()).unwrap_or(u64::MAX);
+        (wait > left).then(|| QueueError::TooLate {
+            wait_us: micros(wait),
+            left_us: micros(left),
+        })
+    }
 }
 
 impl<W: Work> Queue<W> {
@@ -179,6 +204,7 @@ impl<W: Work> Queue<W> {
                 waiting: VecDeque::new(),
                 bytes: 0,
                 standing: Standing::default(),
+                waits: Waits::default(),
                 end: None,
                 is_nudged: false,
             }),
@@ -195,13 +221,22 @@ impl<W: Work> Queue<W> {
     /// # Errors
     /// It was not taken in, and `done` not called.
     pub fn push(&self, work: W, done: Done<W>) -> Result<(), Refused<W>> {
+        self.push_by(work, done, None)
+    }
+
+    /// The same, unless it is predicted to be answered behind a deadline.
+    ///
+    /// # Errors
+    /// As [`Queue::push`].
+    pub fn push_by(&self, work: W, done: Done<W>, deadline: Option<Deadline>) -> Result<(), Refused<W>> {
         let bytes = work.bytes();
         let mut state = self.lock();
         if let Some(end) = state.end.clone() {
             drop(state);
             return Err(Refused::Ended(done, end));
         }
-        if let Some(error) = self.why_no_room(&state, bytes) {
+        let refused = self.why_no_room(&state, bytes);
+        if let Some(error) = refused.or_else(|| state.why_too_late(bytes, deadline?)) {
             state.standing.came(true);
             drop(state);
             return Err(Refused::Full(work, done, error));
@@ -253,7 +288,8 @@ impl<W: Work> Queue<W> {
 
     /// Waits for writes and takes what is there, up to `bytes_max` but at least one. `None`: closed and empty.
     pub fn take(&self, bytes_max: usize) -> Option<Vec<Pending<W>>> {
-        let state = self.lock();
+        let mut state = self.lock();
+        state.waits.end(Instant::now());
         let state = self
             .ready
             .wait_while(state, State::is_idle)
@@ -263,9 +299,9 @@ impl<W: Work> Queue<W> {
 
     /// As [`Queue::take`], but where nothing came for so long it takes nothing.
     pub fn take_within(&self, bytes_max: usize, longest: Duration) -> Option<Vec<Pending<W>>> {
-        let waited = self
-            .ready
-            .wait_timeout_while(self.lock(), longest, State::is_idle);
+        let mut state = self.lock();
+        state.waits.end(Instant::now());
+        let waited = self.ready.wait_timeout_while(state, longest, State::is_idle);
         let (state, waited) = waited.unwrap_or_else(PoisonError::into_inner);
         match waited.timed_out() && state.is_idle_now() {
             true => Some(Vec::new()),
@@ -282,10 +318,12 @@ impl<W: Work> Queue<W> {
         };
         let count = state.waiting.iter().take_while(fits).count();
         let group: Vec<Pending<W>> = state.waiting.drain(..count).collect();
-        state.bytes -= group.iter().map(|pending| pending.bytes).sum::<usize>();
+        let taken = group.iter().map(|pending| pending.bytes).sum::<usize>();
+        state.bytes -= taken;
         let (left, is_nudged) = (state.bytes, state.is_nudged);
         if !group.is_empty() {
             state.standing.took(left, bytes_max);
+            state.waits.begin(Instant::now(), taken, bytes_max);
         }
         drop(state);
         self.space.notify_all();

@@ -1,5 +1,5 @@
 //! Whether the queue of the log stands: a queue serves bursts, and one that is never short makes every write wait for nothing. As in
-//! CoDel (RFC 8289), but counted in groups of the log, as no write has a predicted wait.
+//! CoDel (RFC 8289), but counted in groups of the log: writes without a deadline have no predicted wait.
 //!
 //! It refuses nothing. Its invariants: a queue that turns hardly any write away does not stand; and none stands for longer than an episode
 //! without having been as long as configured in between, so that callers which only come back at once are not refused for ever.

@@ -156,6 +156,25 @@ pub enum Effect {
     Inspected(Inspected),
 }
 
+impl Effect {
+    /// The same with the versions from one on so much later.
+    pub(crate) fn later(mut self, first: u64, by: u64) -> Effect {
+        let version = match &mut self {
+            Effect::Found(Some(found)) => &mut found.version,
+            Effect::Inspected(inspected) => &mut inspected.version,
+            Effect::Put(version)
+            | Effect::Incremented { version, .. }
+            | Effect::Listed { version, .. }
+            | Effect::Concatenated { version, .. } => version,
+            Effect::Found(None) | Effect::WasThere(_) | Effect::Items(_) => return self,
+        };
+        if *version >= first {
+            *version += by;
+        }
+        self
+    }
+}
+
 impl Operation {
     /// The key.
     pub fn key(&self) -> &[u8] {

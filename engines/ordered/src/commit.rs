@@ -11,10 +11,11 @@ use millpond_wal::{Failure, Log, Pending, Queue, Reply, next_group};
 
 use crate::checkpoint::keeper::Checkpoints;
 use crate::error::WriteError;
+use crate::eviction::Room;
 use crate::index::Index;
 use crate::judge::{Judge, Refusal, Verdict};
 use crate::record::Accepted;
-use crate::sweep::Sweep;
+use crate::sweep::{Due, Sweep};
 use crate::write::Write;
 use crate::{Durability, Error};
 
@@ -29,8 +30,7 @@ pub(crate) struct Committer {
     pub next_version: u64,
     /// A group is no larger than a segment, if its writes allow it.
     pub segment_bytes_max: u64,
-    /// Memory that the entries may take.
-    pub memory_bytes_max: Option<u64>,
+    pub room: Arc<Room>,
     pub checkpoints: Checkpoints,
 }
 
@@ -43,7 +43,11 @@ impl Committer {
         let segment_bytes_max = usize::try_from(self.segment_bytes_max).unwrap_or(usize::MAX);
         let bytes_max = segment_bytes_max.min(GROUP_BYTES_MAX);
         let mut sweep = Sweep::default();
-        while let Some(group) = next_group(queue, &mut self.log, bytes_max, sweep.wait(&self.index)) {
+        loop {
+            let longest = sweep.wait(&self.index, &self.room);
+            let Some(group) = next_group(queue, &mut self.log, bytes_max, longest) else {
+                break;
+            };
             self.commit(group);
             self.sweep(&mut sweep);
             if let Some(log) = &mut self.log {
@@ -57,18 +61,28 @@ impl Committer {
         finished
     }
 
-    /// Removes some entries that have expired, by the log: no restart shows them again.
+    /// Removes some entries that have expired or are beyond the limit, by the log: no restart shows them again.
     fn sweep(&mut self, sweep: &mut Sweep) {
-        let expired = sweep.due(&self.index);
-        let log = self.log.as_mut().filter(|log| log.read_only().is_none());
-        let Some(log) = log.filter(|_| !expired.is_empty()) else {
+        let Some(log) = &mut self.log else { return };
+        if log.read_only().is_some() {
+            // They stay, and so does what says why (`millpond_store_read_only`).
+            return sweep.failed(Due::default());
+        }
+        let due = sweep.due(&self.index, &self.room, self.next_version);
+        if due.keys.is_empty() {
             return;
-        };
-        let accepted = Accepted::expired(expired, (self.next_version, self.index.clock().now_ms()));
-        // Where the log fails they stay, and are looked at again.
-        if log.append(&[&accepted]).is_ok() {
-            self.next_version += accepted.changes.len() as u64;
-            self.index.apply(accepted.changes());
+        }
+        let versions = (self.next_version, self.index.clock().now_ms());
+        let accepted = Accepted::removing(due.keys.iter().cloned(), versions);
+        let appended = log.append(&[&accepted]);
+        self.checkpoints.counts().swept(appended.as_ref().err());
+        match appended {
+            Ok(()) => {
+                self.next_version = accepted.next_version();
+                self.room.count(due.evicted);
+                self.index.apply(accepted.changes());
+            }
+            Err(_) => sweep.failed(due),
         }
     }
 
@@ -101,7 +115,7 @@ impl Committer {
     /// What becomes of the next writes, with the versions that they get.
     fn judge(&mut self, left: &mut vec::IntoIter<Pending<Write>>) -> Vec<Judged> {
         let writes = left.as_slice().iter().map(|pending| &pending.work);
-        let mut judge = Judge::new(&self.index, self.memory_bytes_max, self.next_version, writes);
+        let mut judge = Judge::new(&self.index, &self.room, self.next_version, writes);
         let mut replies = Vec::with_capacity(left.len());
         while !judge.is_full()
             && let Some(pending) = left.next()
@@ -118,8 +132,9 @@ impl Committer {
         let Some(log) = &mut self.log else { return Ok(()) };
         let accepted = group.iter().filter_map(|(_, verdict)| verdict.as_ref().ok());
         // A batch that only reads leaves nothing in the log.
-        let accepted: Vec<&Accepted> = accepted.filter(|accepted| !accepted.changes.is_empty()).collect();
-        log.append(&accepted)
+        let accepted = accepted.filter(|accepted| !accepted.changes.is_empty());
+        let records: Vec<&Accepted> = accepted.flat_map(Accepted::records).collect();
+        log.append(&records)
     }
 
     /// Shows the group to readers, then answers it.
@@ -128,7 +143,10 @@ impl Committer {
         for (reply, verdict) in group {
             let answer = match verdict {
                 Ok(accepted) => {
-                    self.index.apply(accepted.changes());
+                    self.room.count(accepted.evicted());
+                    for record in accepted.records() {
+                        self.index.apply(record.changes());
+                    }
                     Ok(accepted.written(self.durability))
                 }
                 Err(Refusal { error, .. }) => Err(error),

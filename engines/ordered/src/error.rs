@@ -87,6 +87,18 @@ pub enum WriteError {
         max: usize,
     },
 
+    /// By what the log has taken so far, the write would be answered behind its deadline; nothing was written. Said by
+    /// [`crate::Busy`] too.
+    #[error(
+        "the predicted wait for the store's log is {wait_us} us, the deadline is in {left_us} us; allow more time (_deadline_ms), or write less"
+    )]
+    TooLate {
+        /// Microseconds until it would be answered.
+        wait_us: u64,
+        /// Microseconds until the deadline.
+        left_us: u64,
+    },
+
     /// The entries may take no more memory. Nothing was written.
     #[error(
         "the store is full: its entries take {bytes} bytes of memory, the write needs {more} more, and {max} are allowed; remove keys or write over what is there, or raise memory_bytes_max"
@@ -160,6 +172,7 @@ impl From<QueueError> for WriteError {
                 WriteError::QueueBytesFull { waiting, bytes, max }
             }
             QueueError::Stands { waiting, bytes, max } => WriteError::QueueStands { waiting, bytes, max },
+            QueueError::TooLate { wait_us, left_us } => WriteError::TooLate { wait_us, left_us },
             QueueError::Closed => WriteError::Closed,
             QueueError::OutcomeUnknown(cause) => WriteError::OutcomeUnknown(cause),
             QueueError::Failed(cause) => WriteError::Storage(cause),

@@ -9,7 +9,9 @@ use millpond_wal::Clock;
 use crate::inspect::Looked;
 use crate::list::Kind;
 use crate::scan::{Entry, Range, Scan};
-use crate::tree::{Before, Cell, Change, Content, Copied, ReadMany, Span, Tree, content_bytes};
+use crate::tree::{
+    Before, Cell, Change, Content, Copied, Drawn, Random, ReadMany, Span, Tree, content_bytes,
+};
 
 /// A value and the version at which it was written.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -53,9 +55,18 @@ const PASSED_MAX: usize = 64 << 10;
 /// Bytes of keys that have expired and are removed by one record.
 const EXPIRED_BYTES_MAX: usize = 1 << 20;
 
+/// Leaves that are drawn at once, and entries that are looked at of each.
+const DRAWN_LEAVES: usize = 4;
+const DRAWN_ENTRIES: usize = 8;
+
 /// Memory that an entry of these lengths takes.
 pub(crate) fn entry_bytes(key: usize, value: usize, expires_ms: u64) -> u64 {
-    content_bytes(key, value, expires_ms) as u64 + ENTRY_OVERHEAD_BYTES
+    taken_bytes(content_bytes(key, value, expires_ms))
+}
+
+/// The same of one with so many bytes of content.
+pub(crate) fn taken_bytes(content: usize) -> u64 {
+    content as u64 + ENTRY_OVERHEAD_BYTES
 }
 
 /// The values of several keys, as far as they may be copied.
@@ -253,6 +264,19 @@ impl Index {
         (found, next)
     }
 
+    /// Draws entries at random, of which `rank` makes something; how many were looked at, at most.
+    pub fn draw<R>(
+        &self,
+        random: &mut Random,
+        rank: impl Fn(&Cell<'_>) -> Option<R>,
+        drawn: &mut Vec<Drawn<R>>,
+    ) -> usize {
+        for _ in 0..DRAWN_LEAVES {
+            self.tree.draw(random, DRAWN_ENTRIES, &rank, drawn);
+        }
+        DRAWN_LEAVES * DRAWN_ENTRIES
+    }
+
     /// Visits entries of a range in order, or from its end, 1,024 or a MiB of large values at one moment, and at most as many, and bytes
     /// of keys and values, as the scan says; the key behind them, if it lies in the range.
     pub fn scan(&self, range: &Range, scan: &Scan, visit: &mut dyn FnMut(Entry<'_>)) -> Option<Vec<u8>> {
@@ -323,7 +347,7 @@ impl Index {
     /// Puts an entry whose memory is taken; the version, which is asked for once nobody else can write the key.
     pub fn put_reserved(&self, content: Content<'_>, version: impl FnOnce() -> u64) -> u64 {
         let (version, before) = self.tree.put_next(content, version);
-        let freed = before.map_or(0, |before| before.bytes as u64 + ENTRY_OVERHEAD_BYTES);
+        let freed = before.map_or(0, |before| taken_bytes(before.bytes));
         self.bytes.fetch_sub(freed, Ordering::Relaxed);
         self.count_expiring(content.expires_ms != 0, before);
         version
@@ -356,13 +380,10 @@ impl Index {
     /// Counts the memory that a change takes, and gives back.
     fn count(&self, change: &Change<'_>, before: Option<Before>) {
         let (taken, expires) = match change {
-            Change::Set(content) => (
-                content.bytes() as u64 + ENTRY_OVERHEAD_BYTES,
-                content.expires_ms != 0,
-            ),
+            Change::Set(content) => (taken_bytes(content.bytes()), content.expires_ms != 0),
             Change::Remove(_) => (0, false),
         };
-        let freed = before.map_or(0, |before| before.bytes as u64 + ENTRY_OVERHEAD_BYTES);
+        let freed = before.map_or(0, |before| taken_bytes(before.bytes));
         // A difference below 0 goes around, and so does the sum.
         self.bytes.fetch_add(taken.wrapping_sub(freed), Ordering::Relaxed);
         self.count_expiring(expires, before);

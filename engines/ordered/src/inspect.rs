@@ -1,7 +1,7 @@
 //! What a key is: its kind, its version, how long it lasts; and what the store has as a whole.
 
-use crate::Store;
 use crate::list::Kind;
+use crate::{Eviction, Store};
 
 /// A key, without its value.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -64,6 +64,16 @@ impl Store {
 
     /// What [`Store::entry_bytes`] may be at most.
     pub fn memory_bytes_max(&self) -> Option<u64> {
-        self.handle.memory_bytes_max
+        self.handle.room.bytes_max
+    }
+
+    /// What gives way where the entries take as much.
+    pub fn eviction(&self) -> Eviction {
+        self.handle.room.eviction
+    }
+
+    /// Keys that were removed to make room since the store was opened, those among them that had expired.
+    pub fn evicted(&self) -> u64 {
+        self.handle.room.evicted()
     }
 }

@@ -2,16 +2,17 @@
 //!
 //! Changes nothing but what it is told of the group. Invariant: a write is accepted with all that it changes, or refused whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
-use crate::change::Changed;
+use crate::change::{Changed, Held};
 use crate::error::WriteError;
 use crate::evaluate::Evaluation;
+use crate::eviction::{Eviction, Room};
 use crate::index::Index;
 use crate::plan::Plan;
 use crate::put::Put;
 use crate::record::Accepted;
-use crate::space::Space;
+use crate::space::{Space, Taking};
 use crate::write::Write;
 
 /// Bytes of values that wait for the log in answers, or are written anew, beside those of one batch.
@@ -25,11 +26,20 @@ pub(crate) struct Refusal {
     pub met_group: bool,
 }
 
+/// Of a key that gave way to a write of the group.
+static EVICTED: Changed = Changed {
+    key: Vec::new(),
+    held: Held::Nothing,
+    edit: None,
+    expires_ms: 0,
+};
+
 pub(crate) type Verdict = Result<Accepted, Refusal>;
 
 /// Of one group.
 pub(crate) struct Judge<'a> {
     pub index: &'a Index,
+    eviction: Eviction,
     space: Option<Space<'a>>,
     /// Where the last change of a key is: the write's place, and the change's in it. `None` where no write looks at a key.
     changed: Option<HashMap<Vec<u8>, (usize, usize)>>,
@@ -45,7 +55,7 @@ impl<'a> Judge<'a> {
     /// For a group of these writes.
     pub fn new<'w>(
         index: &'a Index,
-        bytes_max: Option<u64>,
+        room: &'a Room,
         next_version: u64,
         group: impl Iterator<Item = &'w Write> + Clone,
     ) -> Judge<'a> {
@@ -53,7 +63,8 @@ impl<'a> Judge<'a> {
         Judge {
             index,
             changed: behind_first.any(Write::reads).then(HashMap::new),
-            space: Space::of_group(index, bytes_max, group),
+            eviction: room.eviction,
+            space: Space::of_group(index, room, group),
             verdicts: Vec::new(),
             next_version,
             now_ms: index.clock().now_ms(),
@@ -70,15 +81,22 @@ impl<'a> Judge<'a> {
         self.found_bytes += planned
             .as_ref()
             .map_or(0, |plan| plan.read_bytes + plan.kept_bytes);
+        let touched = self.touched(&write);
         let verdict = planned.and_then(|plan| {
             let (changes, effects) = plan.changes(write, self.now_ms);
-            if let Some(space) = &mut self.space {
-                space.take(&changes)?;
-            }
-            Ok(Accepted::new(changes, (self.next_version, self.now_ms), effects))
+            let (now_ms, next_version) = (self.now_ms, self.next_version);
+            let taking = Taking {
+                changes: &changes,
+                touched: &touched,
+                now_ms,
+                next_version,
+            };
+            let evicted = self.space.as_mut().map(|space| space.take(&taking)).transpose()?;
+            let accepted = Accepted::new(changes, (next_version, now_ms), effects);
+            Ok(accepted.behind(evicted.unwrap_or_default()))
         });
         if let Ok(accepted) = &verdict {
-            self.next_version += accepted.changes.len() as u64;
+            self.next_version = accepted.next_version();
             if let Some(changed) = &mut self.changed {
                 let keys = accepted.changes.iter().map(|change| change.key.clone());
                 let places = (0..).map(|at| (self.verdicts.len(), at));
@@ -88,9 +106,23 @@ impl<'a> Judge<'a> {
         self.verdicts.push(verdict);
     }
 
-    /// Whether so much was found that what was judged is to be written and answered before more is.
+    /// The keys that a batch names, where some may have to give way to it: not these.
+    fn touched(&self, write: &Write) -> HashSet<Vec<u8>> {
+        match write {
+            Write::Batch(batch) if self.space.is_some() && self.eviction != Eviction::None => {
+                let operations = batch.operations.iter();
+                operations.map(|operation| operation.key().to_vec()).collect()
+            }
+            // A put changes all of its keys.
+            _ => HashSet::new(),
+        }
+    }
+
+    /// Whether so much was found, or written where others have to give way, that what was judged is to be written and answered before more
+    /// is.
     pub fn is_full(&self) -> bool {
-        self.found_bytes >= FOUND_BYTES_MAX
+        let has_written_much = self.space.as_ref().is_some_and(Space::has_written_much);
+        has_written_much || self.found_bytes >= FOUND_BYTES_MAX
     }
 
     /// What became of the writes, and the version behind them.
@@ -140,7 +172,10 @@ impl<'a> Judge<'a> {
 
     /// What the group has made of a key so far, and the version that it gave.
     pub fn change_of(&self, key: &[u8]) -> Option<(&Changed, u64)> {
-        let (write, at) = *self.changed.as_ref()?.get(key)?;
+        let Some(&(write, at)) = self.changed.as_ref()?.get(key) else {
+            let has_evicted = self.space.as_ref().is_some_and(|space| space.has_evicted(key));
+            return has_evicted.then_some((&EVICTED, 0));
+        };
         let accepted = self.verdicts.get(write)?.as_ref().ok()?;
         Some((accepted.changes.get(at)?, accepted.first_version + at as u64))
     }

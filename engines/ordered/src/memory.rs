@@ -11,6 +11,7 @@ use std::time::Duration;
 use millpond_wal::{Pending, Queue, Work as _};
 
 use crate::error::WriteError;
+use crate::eviction::Room;
 use crate::index::{Index, entry_bytes};
 use crate::judge::{Judge, Refusal, expires_ms};
 use crate::record::Accepted;
@@ -46,8 +47,7 @@ impl Gate {
 /// The content of a store without a log.
 pub(crate) struct Memory {
     index: Arc<Index>,
-    /// Memory that the entries may take.
-    bytes_max: Option<u64>,
+    room: Arc<Room>,
     next_version: AtomicU64,
     gates: [Gate; GATES],
     is_closed: AtomicBool,
@@ -56,10 +56,10 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    pub fn new(index: Arc<Index>, bytes_max: Option<u64>) -> Memory {
+    pub fn new(index: Arc<Index>, room: Arc<Room>) -> Memory {
         Memory {
             index,
-            bytes_max,
+            room,
             next_version: AtomicU64::new(1),
             gates: Default::default(),
             is_closed: AtomicBool::new(false),
@@ -67,8 +67,8 @@ impl Memory {
         }
     }
 
-    pub fn bytes_max(&self) -> Option<u64> {
-        self.bytes_max
+    pub fn room(&self) -> &Arc<Room> {
+        &self.room
     }
 
     /// Makes no more writes at once: the queue says why.
@@ -81,7 +81,7 @@ impl Memory {
         let mut sweep = Sweep::default();
         let next = |sweep: &Sweep| {
             // Nobody wakes it for the first entry that expires.
-            let wait = sweep.wait(&self.index).unwrap_or(LOOKED_FOR_EVERY);
+            let wait = sweep.wait(&self.index, &self.room).unwrap_or(LOOKED_FOR_EVERY);
             queue.take_within(AT_ONCE_BYTES_MAX, wait)
         };
         while let Some(group) = next(&sweep) {
@@ -99,16 +99,17 @@ impl Memory {
     }
 
     fn sweep(&self, sweep: &mut Sweep) {
-        if !sweep.is_due(&self.index) {
+        if !sweep.is_due(&self.index, &self.room) {
             return;
         }
         let _entered = self.enter();
-        let expired = sweep.due(&self.index);
-        if !expired.is_empty() {
-            let first_version = self
-                .next_version
-                .fetch_add(expired.len() as u64, Ordering::Relaxed);
-            let accepted = Accepted::expired(expired, (first_version, 0));
+        let next_version = self.next_version.load(Ordering::Relaxed);
+        let due = sweep.due(&self.index, &self.room, next_version);
+        if !due.keys.is_empty() {
+            let accepted = Accepted::removing(due.keys, (next_version, 0));
+            self.next_version
+                .store(accepted.next_version(), Ordering::Relaxed);
+            self.room.count(due.evicted);
             self.index.apply(accepted.changes());
         }
     }
@@ -169,7 +170,7 @@ impl Memory {
         let gate = self.gates.get(GATE.with(|gate| *gate))?;
         let _entered = gate.enter();
         let bytes = entry_bytes(key.len(), value.len(), content.expires_ms);
-        self.index.reserve(bytes, self.bytes_max).then(|| {
+        self.index.reserve(bytes, self.room.bytes_max).then(|| {
             self.index
                 .put_reserved(content, || self.next_version.fetch_add(1, Ordering::Relaxed))
         })
@@ -188,13 +189,16 @@ impl Memory {
 
     fn write_entered(&self, write: Write) -> Result<Written, WriteError> {
         let next_version = self.next_version.load(Ordering::Relaxed);
-        let mut judge = Judge::new(&self.index, self.bytes_max, next_version, iter::once(&write));
+        let mut judge = Judge::new(&self.index, &self.room, next_version, iter::once(&write));
         judge.judge(write);
         let (mut verdicts, next_version) = judge.finish();
         self.next_version.store(next_version, Ordering::Relaxed);
         match verdicts.pop() {
             Some(Ok(accepted)) => {
-                self.index.apply(accepted.changes());
+                self.room.count(accepted.evicted());
+                for record in accepted.records() {
+                    self.index.apply(record.changes());
+                }
                 Ok(accepted.written(Durability::Memory))
             }
             Some(Err(Refusal { error, .. })) => Err(error),

@@ -112,7 +112,8 @@ fn folder_error(dir: &Path, action: &'static str, source: io::Error) -> Error {
     }
 }
 
-/// Reads all of a folder that a start would, in bounded memory, and the checkpoints that it would not. Nothing is changed.
+/// Reads all of a folder that a start would, in bounded memory, and the checkpoints that it would not. Nothing is changed. Each file is sound
+/// and follows from the one before; that an edit finds what it is made of is seen by [`dump`], which makes the log's changes.
 ///
 /// # Errors
 /// A server holds the folder, it cannot be read, or a start would be refused: how.

@@ -3,6 +3,8 @@
 //! Not the frame around it, nor segments: those are the log's (`millpond-wal`). Invariant: what encodes decodes to the same, and
 //! no input makes decoding panic or allocate.
 
+use std::collections::BTreeSet;
+
 use millpond_wal::{Body, Fault, Format, Record};
 
 use crate::Durability;
@@ -47,6 +49,8 @@ pub(crate) static FORMAT: Format = Format {
 pub(crate) struct Accepted {
     pub changes: Vec<Changed>,
     pub first_version: u64,
+    /// What removes the keys that give way to it: a record before its own, and of the same group.
+    evicted: Option<Box<Accepted>>,
     /// Of a batch.
     effects: Vec<Effect>,
     /// The store's, when it was judged.
@@ -78,6 +82,7 @@ impl Accepted {
         Accepted {
             changes,
             first_version,
+            evicted: None,
             effects,
             time_ms,
             kind,
@@ -85,10 +90,44 @@ impl Accepted {
         }
     }
 
-    /// Removals of what has expired, with the time by which it has: a clock that is set back shows none of it again.
-    pub fn expired(keys: Vec<Vec<u8>>, (first_version, time_ms): (u64, u64)) -> Accepted {
+    /// Removals of what has expired or gives way, with the time by which it has: a clock that is set back shows none of it again.
+    pub fn removing(
+        keys: impl IntoIterator<Item = Vec<u8>>,
+        (first_version, time_ms): (u64, u64),
+    ) -> Accepted {
         let changes = keys.into_iter().map(Changed::removed).collect();
         Accepted::of_kind(KIND_EXPIRING, changes, (first_version, time_ms), Vec::new())
+    }
+
+    /// The same behind the removal of keys, which get the versions before its own.
+    pub fn behind(self, evicted: BTreeSet<Vec<u8>>) -> Accepted {
+        if evicted.is_empty() {
+            return self;
+        }
+        let (first_version, count) = (self.first_version, evicted.len() as u64);
+        let versions = (first_version, self.time_ms);
+        let effects = self.effects.into_iter();
+        Accepted {
+            evicted: Some(Box::new(Accepted::removing(evicted, versions))),
+            first_version: first_version + count,
+            effects: effects.map(|effect| effect.later(first_version, count)).collect(),
+            ..self
+        }
+    }
+
+    /// Its records in order.
+    pub fn records(&self) -> impl Iterator<Item = &Accepted> {
+        self.evicted.as_deref().into_iter().chain([self])
+    }
+
+    /// How many keys give way to it.
+    pub fn evicted(&self) -> usize {
+        self.evicted.as_ref().map_or(0, |evicted| evicted.changes.len())
+    }
+
+    /// The version behind its own.
+    pub fn next_version(&self) -> u64 {
+        self.first_version + self.changes.len() as u64
     }
 
     /// The changes in order.

@@ -2,7 +2,7 @@
 //!
 //! Its invariant: a section that passes [`Section::check`] has a folder exactly if puts are to survive.
 
-use crate::{Durability, Error, Options, Recovery, Store};
+use crate::{Durability, Error, Eviction, Options, Recovery, Store};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +23,8 @@ pub struct Section {
     pub segment_bytes_max: u64,
     /// Memory that its entries may take; no limit when left out.
     pub memory_bytes_max: Option<u64>,
+    /// What gives way to writes that would take more.
+    pub eviction: Eviction,
     /// Bytes of the log after which a checkpoint is written, and no fewer than the last one has.
     pub checkpoint_log_bytes: u64,
     /// The number that RESP's SELECT calls it by. The store itself does nothing with it.
@@ -36,6 +38,7 @@ impl Default for Section {
             queue_max,
             segment_bytes_max,
             memory_bytes_max,
+            eviction,
             checkpoint_log_bytes,
             ..
         } = Options::default();
@@ -46,6 +49,7 @@ impl Default for Section {
             queue_max,
             segment_bytes_max,
             memory_bytes_max,
+            eviction,
             checkpoint_log_bytes,
             resp_database: None,
         }
@@ -86,6 +90,12 @@ impl Section {
                 "{at}.memory_bytes_max is 0, so the store could hold nothing; leave it out for no limit"
             ));
         }
+        if self.memory_bytes_max.is_none() && self.eviction != Eviction::None {
+            return Err(format!(
+                "{at}.eviction is \"{}\", but without a limit nothing has to give way; set {at}.memory_bytes_max, or leave eviction out",
+                self.eviction.as_str()
+            ));
+        }
         Ok(())
     }
 
@@ -101,6 +111,7 @@ impl Section {
             queue_bytes_max,
             segment_bytes_max: self.segment_bytes_max,
             memory_bytes_max: self.memory_bytes_max,
+            eviction: self.eviction,
             checkpoint_log_bytes: self.checkpoint_log_bytes,
         };
         let Some(path) = &self.path else {

@@ -1,12 +1,14 @@
 //! How much memory a store's entries may take, and whether a write fits.
 //!
-//! Not the queue and not the log's buffer, which have bounds of their own. Invariant: no write that makes the entries grow takes them
-//! beyond the limit, and one that does not make them grow is never refused for it.
+//! Not the queue and not the log's buffer, which have bounds of their own. Invariants: no write that makes the entries grow takes them
+//! beyond the limit, and one that does not make them grow is never refused for it; nothing gives way to a write that is refused, nor what
+//! the group has written.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::change::Changed;
 use crate::error::WriteError;
+use crate::eviction::{EVICTED_MAX, Eviction, Room, Victims, Wanted};
 use crate::index::{Index, entry_bytes};
 use crate::judge::Refusal;
 use crate::write::Write;
@@ -14,39 +16,64 @@ use crate::write::Write;
 /// What one group may still take.
 pub(crate) struct Space<'a> {
     index: &'a Index,
+    room: &'a Room,
     bytes_max: u64,
     /// Before the group.
     bytes_before: u64,
     /// With those of its writes that were accepted.
     bytes: u64,
-    /// Of the keys that these change.
+    /// Of the keys that these change, and of those that gave way.
     written: HashMap<Vec<u8>, u64>,
+    /// What these took, whatever they replaced.
+    written_bytes: u64,
+}
+
+/// A write that is accepted, as far as its space goes.
+pub(crate) struct Taking<'w> {
+    pub changes: &'w [Changed],
+    /// Keys that it looks at, beside those that it changes.
+    pub touched: &'w HashSet<Vec<u8>>,
+    pub now_ms: u64,
+    /// The version that is next.
+    pub next_version: u64,
 }
 
 impl<'a> Space<'a> {
     /// For a group of these writes; `None` where all of them fit whatever they replace.
     pub fn of_group<'w>(
         index: &'a Index,
-        bytes_max: Option<u64>,
+        room: &'a Room,
         group: impl Iterator<Item = &'w Write>,
     ) -> Option<Space<'a>> {
-        let bytes_max = bytes_max?;
+        let bytes_max = room.bytes_max?;
         let bytes = index.bytes();
         let new: u64 = group.map(new_bytes).sum();
         (bytes.saturating_add(new) > bytes_max).then(|| Space {
             index,
+            room,
             bytes_max,
             bytes_before: bytes,
             bytes,
             written: HashMap::new(),
+            written_bytes: 0,
         })
     }
 
-    /// Takes what the changes of a write need, or says why not.
-    pub fn take(&mut self, changes: &[Changed]) -> Result<(), Refusal> {
+    /// Whether the group has written so much of what the store may hold that those behind it may find too little that may give way.
+    pub fn has_written_much(&self) -> bool {
+        self.room.eviction != Eviction::None && self.written_bytes >= self.bytes_max / 4
+    }
+
+    /// Whether the group has removed a key to make room. What is written to it later is known to the group before.
+    pub fn has_evicted(&self, key: &[u8]) -> bool {
+        self.written.get(key) == Some(&0)
+    }
+
+    /// Takes what the changes of a write need; the keys that give way to it, or why it cannot be had.
+    pub fn take(&mut self, taking: &Taking<'_>) -> Result<BTreeSet<Vec<u8>>, Refusal> {
         let mut sizes: HashMap<&[u8], u64> = HashMap::new();
         let (mut grown, mut freed) = (0, 0);
-        for changed in changes {
+        for changed in taking.changes {
             let Some(value_bytes) = changed.value_bytes() else {
                 continue;
             };
@@ -61,7 +88,13 @@ impl<'a> Space<'a> {
             grown += size;
         }
         let after = self.bytes + grown - freed.min(self.bytes + grown);
-        if grown > freed && after > self.bytes_max {
+        let missing = if grown > freed {
+            after.saturating_sub(self.bytes_max)
+        } else {
+            0
+        };
+        let victims = self.victims(missing, &sizes, taking);
+        if victims.bytes < missing {
             return Err(Refusal {
                 error: WriteError::Full {
                     bytes: self.bytes,
@@ -77,8 +110,25 @@ impl<'a> Space<'a> {
             .map(|(key, size)| (key.to_vec(), size))
             .collect();
         self.written.extend(sizes);
-        self.bytes = after;
-        Ok(())
+        self.written
+            .extend(victims.keys.iter().map(|key| (key.clone(), 0)));
+        self.bytes = after - victims.bytes;
+        self.written_bytes += grown;
+        Ok(victims.keys)
+    }
+
+    /// What gives way for so many bytes.
+    fn victims(&self, missing: u64, sizes: &HashMap<&[u8], u64>, taking: &Taking<'_>) -> Victims {
+        let wanted = Wanted {
+            bytes: missing,
+            entries_max: EVICTED_MAX,
+            now_ms: taking.now_ms,
+            seed: taking.next_version,
+        };
+        let may = |key: &[u8]| {
+            !sizes.contains_key(key) && !self.written.contains_key(key) && !taking.touched.contains(key)
+        };
+        Victims::draw(self.index, self.room.eviction, &wanted, may)
     }
 }
 

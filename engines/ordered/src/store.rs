@@ -7,59 +7,26 @@ use std::fs::File;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use millpond_metrics::Metric;
 use millpond_wal::{
-    Disk, Log, LogThread, Queue, QueueError, ReadOnly, RealDisk, Refused, Work as _, create_dir, lock,
-    outcome_unknown, sync_folders,
+    Deadline, Disk, Log, LogThread, Queue, QueueError, ReadOnly, RealDisk, Refused, Work as _, create_dir,
+    lock, outcome_unknown, sync_folders,
 };
 
 use crate::checkpoint::keeper::{Checkpoints, Counts, Meet};
 use crate::checkpoint::{Checkpoint, Files};
 use crate::commit::Committer;
 use crate::error::WriteError;
+use crate::eviction::Room;
 use crate::index::{Index, Versioned};
 use crate::memory::Memory;
 use crate::record::FORMAT;
 use crate::recover::{self, Recovery};
 use crate::scan::{Entry, Range, Scan};
 use crate::write::{Busy, Done, Write, Written};
-use crate::{Durability, Error};
-
-/// How a store works.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Options {
-    /// When a put counts as done.
-    pub durability: Durability,
-    /// How often a log of durability "logged" is synced; only at segments' ends and the close where it is `None`.
-    pub sync_every: Option<Duration>,
-    /// Puts that may wait for the log thread, at least 1; beyond that they are [`Busy`].
-    pub queue_max: usize,
-    /// Bytes of puts that may; a put that finds none waiting is taken whatever its size.
-    pub queue_bytes_max: usize,
-    /// Bytes of a log segment. A single put that is larger has a segment of its own.
-    pub segment_bytes_max: u64,
-    /// Memory that the entries may take, with what each takes beside its key and value; no limit where it is `None`. Puts that
-    /// make them grow beyond it are [`WriteError::Full`]. What the log holds is read whatever it takes.
-    pub memory_bytes_max: Option<u64>,
-    /// Bytes of the log since the last checkpoint after which the next is written, and no fewer than the last one has.
-    pub checkpoint_log_bytes: u64,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            durability: Durability::Synced,
-            sync_every: None,
-            queue_max: 1024,
-            queue_bytes_max: 64 << 20,
-            segment_bytes_max: 256 << 20,
-            memory_bytes_max: None,
-            checkpoint_log_bytes: 256 << 20,
-        }
-    }
-}
+use crate::{Durability, Error, Options};
 
 /// An ordered map of byte keys to byte values. Clones are the same store.
 ///
@@ -83,7 +50,7 @@ pub(crate) struct Handle {
     memory: Option<Arc<Memory>>,
     queue: Arc<Queue<Write>>,
     durability: Durability,
-    pub memory_bytes_max: Option<u64>,
+    pub room: Arc<Room>,
     /// Why the log takes no more puts, once it takes none.
     read_only: ReadOnly,
     /// Where checkpoints are asked for, where there is a log.
@@ -114,6 +81,12 @@ impl Store {
             |store: &Store| store.handle.index.expiring() as f64,
         )
         .info("expiring"),
+        Metric::counter(
+            "millpond_store_evicted_total",
+            "Keys removed to make room for writes, by the store's eviction.",
+            |store: &Store| store.evicted() as f64,
+        )
+        .info("evicted"),
         Metric::gauge(
             "millpond_store_read_only",
             "1 once its log failed: reads go on, puts are refused until a restart.",
@@ -144,6 +117,13 @@ impl Store {
             "1 while the last attempt to write a checkpoint failed: the log grows.",
             |store: &Store| store.counted(|counts| f64::from(counts.is_failing.load(Ordering::Relaxed))),
         ),
+        Metric::gauge(
+            "millpond_store_sweep_failing",
+            "1 while keys that have expired cannot be removed: they take memory.",
+            |store: &Store| {
+                store.counted(|counts| f64::from(counts.is_sweep_failing.load(Ordering::Relaxed)))
+            },
+        ),
     ];
 
     /// Opens the store in `dir`, which is created if only it is missing, and recovers it from its log.
@@ -163,7 +143,6 @@ impl Store {
         let Options {
             durability,
             segment_bytes_max,
-            memory_bytes_max,
             ..
         } = options;
         if durability == Durability::Memory {
@@ -214,7 +193,7 @@ impl Store {
             durability,
             next_version: recovered.next_number,
             segment_bytes_max,
-            memory_bytes_max,
+            room: Arc::new(Room::new(options.memory_bytes_max, options.eviction)),
             checkpoints,
         };
         let keeper = Keeper::Log(Box::new(committer), meet);
@@ -227,7 +206,8 @@ impl Store {
     /// told so.
     pub fn in_memory(options: Options) -> Store {
         let index = Arc::new(Index::default());
-        let memory = Arc::new(Memory::new(index.clone(), options.memory_bytes_max));
+        let room = Room::new(options.memory_bytes_max, options.eviction);
+        let memory = Arc::new(Memory::new(index.clone(), Arc::new(room)));
         let queue = Arc::new(Queue::new(options.queue_max, options.queue_bytes_max));
         let started = Store::start(index.clone(), Keeper::Memory(memory), queue, None);
         started.unwrap_or_else(|error| Store::refusing(index, error))
@@ -241,7 +221,7 @@ impl Store {
             memory: None,
             queue,
             durability: Durability::Memory,
-            memory_bytes_max: None,
+            room: Arc::default(),
             read_only: ReadOnly::default(),
             meet: None,
             thread: LogThread::none(),
@@ -270,9 +250,9 @@ impl Store {
             }
             Keeper::Memory(memory) => (Durability::Memory, ReadOnly::default(), Some(memory.clone())),
         };
-        let memory_bytes_max = match &keeper {
-            Keeper::Log(committer, _) => committer.memory_bytes_max,
-            Keeper::Memory(memory) => memory.bytes_max(),
+        let room = match &keeper {
+            Keeper::Log(committer, _) => committer.room.clone(),
+            Keeper::Memory(memory) => memory.room().clone(),
         };
         let thread = LogThread::start("ordered-log", &queue, lock, move |queue| match keeper {
             Keeper::Log(committer, _) => committer.run(queue),
@@ -284,7 +264,7 @@ impl Store {
                 memory,
                 queue,
                 durability,
-                memory_bytes_max,
+                room,
                 read_only,
                 meet,
                 thread,
@@ -330,6 +310,19 @@ impl Store {
     /// # Errors
     /// The queue is full: the write and `done` come back, `done` uncalled.
     pub fn write(&self, write: impl Into<Write>, done: Done) -> Result<(), Busy> {
+        self.write_by(write, done, None)
+    }
+
+    /// The same, unless the log is predicted to have made it behind a deadline.
+    ///
+    /// # Errors
+    /// As [`Store::write`].
+    pub fn write_by(
+        &self,
+        write: impl Into<Write>,
+        done: Done,
+        deadline: Option<Deadline>,
+    ) -> Result<(), Busy> {
         let mut write = write.into();
         if let Err(error) = write.check() {
             done(Err(error));
@@ -347,7 +340,7 @@ impl Store {
         if let Some(memory) = &self.handle.memory {
             memory.joins_queue();
         }
-        let Err(refused) = self.handle.queue.push(write, done) else {
+        let Err(refused) = self.handle.queue.push_by(write, done, deadline) else {
             return Ok(());
         };
         if let Some(memory) = &self.handle.memory {

@@ -7,6 +7,7 @@
 //! of the call.
 
 mod cell;
+mod draw;
 mod heap;
 mod held;
 mod inner;
@@ -25,6 +26,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cell::Encoded;
 pub(crate) use cell::{Before, Cell, Change, Content, content_bytes};
+pub(crate) use draw::{Drawn, Random};
 use heap::Heap;
 use inner::{CHILD_BITS, INNER_WORDS};
 use leaf::{INLINE_MAX, LEAF_WORDS, Leaf};
@@ -248,7 +250,7 @@ impl Tree {
         }
         // Its leaf changes more often than a large value is read: writers wait.
         let leaf = self.lock(key, 0).leaf();
-        let at = leaf.find(&self.heap, key).ok();
+        let at = leaf.find_within(&self.heap, key).ok();
         let found = at
             .and_then(|at| leaf.cell(&self.heap, at))
             .map(|cell| read(&cell));
@@ -265,7 +267,7 @@ impl Tree {
                 continue;
             }
             let leaf = seen.node.leaf();
-            let at = leaf.find(&self.heap, key).ok();
+            let at = leaf.find_within(&self.heap, key).ok();
             let found = at
                 .and_then(|at| leaf.cell(&self.heap, at))
                 .map(|cell| read(&cell));
@@ -337,7 +339,7 @@ impl Tree {
 
     /// Writes an entry to a leaf that is locked and stays so, as does the one that it is split into.
     fn write<'t>(&'t self, leaf: Leaf<'t>, key: &[u8], encoded: &Encoded<'_>) -> Written<'t> {
-        let found = leaf.find(&self.heap, key);
+        let found = leaf.find_within(&self.heap, key);
         let before = found.map_or(0, |at| leaf.address(at));
         let entry_before = found
             .ok()
@@ -370,7 +372,7 @@ impl Tree {
             is_removal: true,
             has_few: false,
         };
-        if let Ok(at) = leaf.find(&self.heap, key) {
+        if let Ok(at) = leaf.find_within(&self.heap, key) {
             written.before = leaf.address(at);
             written.entry_before = leaf.cell(&self.heap, at).map(|cell| cell.before());
             leaf.remove(at);

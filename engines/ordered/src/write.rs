@@ -79,13 +79,14 @@ impl Work for Write {
     }
 }
 
-/// The queue is full: the write and its `Done`, handed back uncalled.
+/// The queue takes it not: the write and its `Done`, handed back uncalled.
 pub struct Busy {
     /// The write as it came.
     pub write: Write,
     /// The callback, not called.
     pub done: Done,
-    /// What is full: [`WriteError::QueueFull`], [`WriteError::QueueBytesFull`] or [`WriteError::QueueStands`].
+    /// What is full: [`WriteError::QueueFull`], [`WriteError::QueueBytesFull`] or [`WriteError::QueueStands`]; or that it would come too
+    /// late, [`WriteError::TooLate`].
     pub error: Box<WriteError>,
 }
 

@@ -124,6 +124,16 @@ fn what_is_named_must_be_there() {
         "ordered.a.memory_bytes_max is 0",
     );
     check(
+        "[ordered.a]\ndurability = \"memory\"\neviction = \"oldest_write\"",
+        &[],
+        "ordered.a.eviction is \"oldest_write\", but without a limit nothing has to give way; set ordered.a.memory_bytes_max",
+    );
+    check(
+        "[ordered.a]\ndurability = \"memory\"\nmemory_bytes_max = 9\neviction = \"allkeys-lru\"",
+        &[],
+        "unknown variant `allkeys-lru`, expected one of `none`, `oldest_write`, `soonest_expiry`",
+    );
+    check(
         "[ordered.a]\ndurability = \"memory\"\npath = \"x\"",
         &[],
         "keeps no file",

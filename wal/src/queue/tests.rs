@@ -219,3 +219,39 @@ fn a_nudge_brings_whoever_takes_back_without_a_write() {
     queue.close();
     assert_eq!(next(&mut log), None);
 }
+
+#[test]
+fn what_would_come_too_late_is_not_taken_in() {
+    let (queue, start) = (Queue::new(100, 100_000), Instant::now());
+    let push_by = |ms: Option<u64>| {
+        let deadline = ms.map(|ms| Deadline {
+            now: start,
+            at: start + Duration::from_millis(ms),
+        });
+        match queue.push_by(Sized(100), Box::new(|_| ()), deadline) {
+            Ok(()) => None,
+            Err(Refused::Full(_, _, error) | Refused::Ended(_, error)) => Some(error.to_string()),
+        }
+    };
+    assert_eq!(push_by(Some(0)), None, "nothing was measured");
+    assert_eq!(push_by(Some(0)), None);
+    drop(queue.take(1000));
+    // As if that group had taken 10 ms.
+    let took = |state: &mut State<Sized>| {
+        state.waits.begin(start, 100, 1000);
+        state.waits.end(start + Duration::from_millis(10));
+    };
+    took(&mut queue.lock());
+    assert_eq!(push_by(Some(0)), None, "the log is idle");
+    let told = push_by(Some(9)).unwrap();
+    assert!(
+        told.contains("the predicted wait for the log is 10000 us, the deadline is in 9000 us"),
+        "{told}"
+    );
+    assert_eq!((push_by(Some(10)), push_by(None)), (None, None));
+    assert_eq!(queue.lock().waiting.len(), 3);
+    // Nine groups of 1,000 bytes later it would be ten.
+    (0..90).for_each(|_| drop(push_by(None)));
+    assert!(push_by(Some(95)).is_some());
+    assert_eq!(push_by(Some(100)), None);
+}

@@ -28,6 +28,7 @@ pub mod infer;
 mod method;
 pub mod ordered_append;
 pub mod ordered_batch;
+pub mod ordered_checkpoint;
 pub mod ordered_clear;
 pub mod ordered_concatenate;
 pub mod ordered_expire;
@@ -73,6 +74,7 @@ method::methods! {
     OrderedRemove: "ordered.remove" changes, ordered_remove::Call<'static> => ordered_remove::Answer<'static>;
     OrderedRemovePrefix: "ordered.remove_prefix" changes, ordered_remove_prefix::Call<'static> => ordered_remove_prefix::Answer<'static>;
     OrderedClear: "ordered.clear" changes, ordered_clear::Call<'static> => ordered_clear::Answer<'static>;
+    OrderedCheckpoint: "ordered.checkpoint" changes, ordered_checkpoint::Call<'static> => ordered_checkpoint::Answer<'static>;
     OrderedIncrement: "ordered.increment" changes, ordered_increment::Call<'static> => ordered_increment::Answer<'static>;
     OrderedExpire: "ordered.expire" changes, ordered_expire::Call<'static> => ordered_expire::Answer<'static>;
     OrderedConcatenate: "ordered.concatenate" changes, ordered_concatenate::Call<'static> => ordered_concatenate::Answer<'static>;

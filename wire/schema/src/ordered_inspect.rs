@@ -41,6 +41,10 @@ schema! {
         memory_bytes: UInt,
         /// Of the store: what its entries may take; absent where there is no limit.
         memory_bytes_max: Optional<UInt>,
+        /// Of the store: what gives way where they take as much: "none", "oldest_write" or "soonest_expiry".
+        eviction: Text,
+        /// Of the store: keys removed to make room since it was opened.
+        evicted: UInt,
         /// Of the store: keys that expire.
         expiring: UInt,
         /// Of the store: what a write survives: "memory", "logged" or "synced".

@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use millpond_wal::{Disk, Log, Queue};
+use millpond_wal::{Disk, Failure, Log, Queue};
 
 use super::Checkpoint;
 use super::bytes::Head;
@@ -74,6 +74,23 @@ pub(crate) struct Counts {
     /// By the store's clock.
     pub taken_ms: AtomicU64,
     pub is_failing: AtomicBool,
+    /// Whether what has expired, or is beyond the limit, could not be removed the last time.
+    pub is_sweep_failing: AtomicBool,
+}
+
+impl Counts {
+    /// Notes how the removal of what has expired ended. The log has a line where that is another end than before; after a failure it is not
+    /// tried for a second.
+    pub fn swept(&self, failure: Option<&Failure>) {
+        let was_failing = self.is_sweep_failing.swap(failure.is_some(), Ordering::Relaxed);
+        match failure {
+            Some(Failure { error, .. }) if !was_failing => {
+                tracing::error!(%error, "an ordered store cannot remove what has expired: its log cannot be written; it takes memory until it can");
+            }
+            None if was_failing => tracing::info!("an ordered store removes what has expired again"),
+            _ => {}
+        }
+    }
 }
 
 impl Meet {
@@ -184,6 +201,10 @@ struct Running {
 }
 
 impl Checkpoints {
+    pub fn counts(&self) -> &Counts {
+        &self.meet.counts
+    }
+
     /// `found_bytes` are those of the log behind the last checkpoint.
     pub fn new(
         (disk, dir): (Arc<dyn Disk>, PathBuf),

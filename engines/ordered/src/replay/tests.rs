@@ -9,6 +9,7 @@ use rand::{RngExt as _, SeedableRng};
 
 use super::*;
 use crate::batch::{Batch, Operation};
+use crate::eviction::Room;
 use crate::judge::Judge;
 use crate::record::Accepted;
 use crate::write::Write;
@@ -72,7 +73,8 @@ fn history(rng: &mut StdRng) -> (Vec<(u8, Vec<u8>)>, Vec<State>) {
     while records.len() < 40 {
         let operations = (0..rng.random_range(1..4)).map(|_| operation(rng)).collect();
         let write = Write::Batch(Batch::of(operations));
-        let mut judge = Judge::new(&index, None, next_version, std::iter::once(&write));
+        let room = Room::default();
+        let mut judge = Judge::new(&index, &room, next_version, std::iter::once(&write));
         judge.judge(write);
         let (mut verdicts, next) = judge.finish();
         // Operations on a key of the other kind are refused.

@@ -3,12 +3,16 @@
 mod batches;
 mod bed;
 mod checkpoints;
+mod eviction;
+mod eviction_traces;
 mod expiry;
 mod failures;
 mod groups;
+mod late;
 mod lists;
 mod pace;
 mod reserve;
+mod sweeps;
 mod traces;
 
 use super::*;

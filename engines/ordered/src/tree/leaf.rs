@@ -146,7 +146,7 @@ impl<'t> Leaf<'t> {
 
     /// Where a key is that lies within the leaf's bounds, or where it would come.
     #[inline]
-    pub(super) fn find(&self, heap: &Heap, key: &[u8]) -> Result<usize, usize> {
+    pub(super) fn find_within(&self, heap: &Heap, key: &[u8]) -> Result<usize, usize> {
         let (count, shared) = (self.count(), self.0.shared());
         let start = start_of(word_of(key, shared));
         let mut begin = self.starts_below(start, count);
@@ -186,7 +186,7 @@ impl<'t> Leaf<'t> {
         }
         match self.0.begins_behind(heap, key) {
             true => 0,
-            false => match self.find(heap, key) {
+            false => match self.find_within(heap, key) {
                 Ok(at) | Err(at) => at,
             },
         }

@@ -46,7 +46,7 @@ impl Tree {
                     *seen = self.step(*seen, seen.node.right())?;
                 }
                 let leaf = seen.node.leaf();
-                let found = leaf.find(&self.heap, key).ok();
+                let found = leaf.find_within(&self.heap, key).ok();
                 reader.read(at, found.and_then(|place| leaf.cell(&self.heap, place)).as_ref());
             }
         }
@@ -101,7 +101,7 @@ impl Tree {
         let mut held = Held::default();
         for (at, key) in sorted {
             let leaf = self.hold(&mut held, key).leaf();
-            let found = leaf.find(&self.heap, key).ok();
+            let found = leaf.find_within(&self.heap, key).ok();
             reader.read(at, found.and_then(|place| leaf.cell(&self.heap, place)).as_ref());
         }
         held.nodes.iter().for_each(|node| node.unlock_unchanged());

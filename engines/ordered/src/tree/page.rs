@@ -249,7 +249,7 @@ impl Pages {
         let to = to.unwrap_or(leaf.count());
         let from = wanted.from.map_or(0, |key| match wanted.order {
             // It is a key of this leaf: a scan begins there.
-            Order::Ascending => match leaf.find(heap, key) {
+            Order::Ascending => match leaf.find_within(heap, key) {
                 Ok(at) | Err(at) => at,
             },
             Order::Descending => leaf.entries_below(heap, key),

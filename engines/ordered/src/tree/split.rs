@@ -61,7 +61,7 @@ impl Tree {
         leaf.bound(&self.heap, leaf.0.low(), high);
         leaf.0.set_right(Some(right.0.id));
         let of = if key < separator.as_slice() { leaf } else { right };
-        let is_written = match of.find(&self.heap, key) {
+        let is_written = match of.find_within(&self.heap, key) {
             Ok(at) => of.replace(at, encoded),
             Err(at) => {
                 of.insert(at, key, encoded);

@@ -8,6 +8,7 @@
 mod checkpoints;
 mod crash;
 mod damage;
+mod eviction;
 mod held;
 mod linearizable;
 mod model;

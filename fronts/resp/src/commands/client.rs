@@ -26,7 +26,7 @@ pub(super) fn client(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Ve
         },
         ("setinfo", [attribute, value]) => set_info(here, attribute, value, out),
         ("list" | "info", []) => here.reply(out).verbatim(&format!("{}\n", line(here))),
-        // Nothing is evicted, and no key has a time of its last use.
+        // No client is evicted, and no key has a time of its last use.
         ("no-evict" | "no-touch", [mode]) => match lower(mode).as_str() {
             "on" | "off" => here.reply(out).status("OK"),
             _ => here.reply(out).error(SYNTAX),

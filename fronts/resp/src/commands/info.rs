@@ -13,9 +13,10 @@ use std::sync::Arc;
 /// The version of Redis whose commands these are, for clients that ask what they may send.
 const REDIS_VERSION: &str = "7.4.0";
 /// Sections of INFO, in their order.
-const SECTIONS: [(&str, Section); 4] = [
+const SECTIONS: [(&str, Section); 5] = [
     ("Server", server),
     ("Clients", clients),
+    ("Stats", stats),
     ("Replication", replication),
     ("Keyspace", keyspace),
 ];
@@ -67,6 +68,19 @@ fn clients(infos: &Map<'_>, _: &Form, text: &mut String) {
     line(text, "connected_clients", &number(infos, "connections_live"));
 }
 
+fn stats(infos: &Map<'_>, form: &Form, text: &mut String) {
+    let stores = form.databases.all();
+    let stores = stores.filter(|database| database.holds == Holds::Store);
+    let evicted = stores.map(
+        |store| match held(infos, "ordered", &store.name)?.get("evicted") {
+            Some(Value::UInt(evicted)) => Some(evicted),
+            _ => None,
+        },
+    );
+    let evicted: u64 = evicted.flatten().sum();
+    line(text, "evicted_keys", &evicted.to_string());
+}
+
 fn replication(_: &Map<'_>, _: &Form, text: &mut String) {
     line(text, "role", "master");
     line(text, "connected_slaves", "0");
@@ -78,16 +92,24 @@ fn keyspace(infos: &Map<'_>, form: &Form, text: &mut String) {
             Holds::Table(_) => ("features", "rows"),
             Holds::Store => ("ordered", "keys"),
         };
-        let Some(Value::Map(group)) = infos.get(group) else {
-            continue;
-        };
-        let Some(Value::Map(held)) = group.get(&database.name) else {
+        let Some(held) = held(infos, group, &database.name) else {
             continue;
         };
         let (name, keys) = (format!("db{}", database.number), number(held, keys));
         // 0 for a table; when a key of a store expires on average is not known.
         let expiring = number(held, "expiring");
         line(text, &name, &format!("keys={keys},expires={expiring},avg_ttl=0"));
+    }
+}
+
+/// What is said of a table or a store.
+fn held<'m, 'i>(infos: &'m Map<'i>, group: &str, name: &str) -> Option<&'m Map<'i>> {
+    let Some(Value::Map(group)) = infos.get(group) else {
+        return None;
+    };
+    match group.get(name) {
+        Some(Value::Map(held)) => Some(held),
+        _ => None,
     }
 }
 

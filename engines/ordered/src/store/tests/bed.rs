@@ -124,6 +124,15 @@ pub fn contents(store: &Store) -> Vec<String> {
     found
 }
 
+/// Waits until something is so, which it is to be soon.
+pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let until = Instant::now() + std::time::Duration::from_secs(60);
+    while !is_so() {
+        assert!(Instant::now() < until, "{what}");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+}
+
 /// An answer in one word or two.
 pub fn word(answer: &Result<Written, WriteError>) -> String {
     match answer {

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::AtomicBool;
 use std::thread;
+use std::time::Duration;
 
 use super::bed::*;
 use super::*;

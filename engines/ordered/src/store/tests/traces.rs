@@ -389,7 +389,7 @@ impl Round {
 }
 
 /// A folder in memory, where there is one: nothing here depends on a real disk.
-fn scratch() -> tempfile::TempDir {
+pub(super) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm")
         .or_else(|_| tempfile::tempdir())
         .unwrap()

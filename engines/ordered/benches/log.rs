@@ -1,7 +1,7 @@
-//! How fast the store alone inserts, finds, scans and logs, three times each.
+//! How fast the store alone logs puts and reads its log back, three times each.
 //!
 //! It stands for one process that uses the engine directly, with 16-byte keys in random order and
-//! 64-byte values. It hides the network, and with few keys it flatters the processor's caches.
+//! 64-byte values. It hides the network. Stores without a log are measured beside other maps by `make bench AREA=ordered`.
 //! Invariant: the same seed makes the same work. `cargo bench -p millpond-engines-ordered [-- KEYS]`
 //! logs under the folder TMPDIR names: choose one on the disk that is meant.
 
@@ -11,9 +11,9 @@ use std::error::Error;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use millpond_engines_ordered::{Durability, Options, Put, Scan, Store};
+use millpond_engines_ordered::{Durability, Options, Put, Store};
 use rand::seq::SliceRandom;
-use rand::{RngExt, SeedableRng, rngs::StdRng};
+use rand::{SeedableRng, rngs::StdRng};
 
 const SEED: u64 = 2;
 const REPEATS: usize = 3;
@@ -21,7 +21,6 @@ const KEYS_DEFAULT: usize = 200_000;
 const VALUE_BYTES: usize = 64;
 /// Puts in flight, as many as a busy server would have waiting.
 const IN_FLIGHT: usize = 512;
-const SCAN_ENTRIES: usize = 50;
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Cargo passes "--bench"; a number is ours.
@@ -30,7 +29,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("seed {SEED}, {} keys, values of {VALUE_BYTES} bytes", keys.len());
     for repeat in 1..=REPEATS {
         println!("repeat {repeat}");
-        in_memory(&keys)?;
         logged(&keys, Durability::Logged, "logged put")?;
         logged(&keys, Durability::Synced, "synced put")?;
         one_at_a_time(&keys)?;
@@ -45,30 +43,6 @@ fn keys(count: usize) -> Vec<Vec<u8>> {
         .collect();
     keys.shuffle(&mut rng);
     keys
-}
-
-fn in_memory(keys: &[Vec<u8>]) -> Result<(), Box<dyn Error>> {
-    let store = Store::in_memory(Options::default());
-    report("memory put", keys.len(), put_all(&store, keys)?);
-
-    let begun = Instant::now();
-    let found = keys.iter().filter(|key| store.get(key).is_some()).count();
-    report("get", found, begun.elapsed());
-
-    let mut rng = StdRng::seed_from_u64(SEED);
-    let mut visited = 0;
-    let begun = Instant::now();
-    for _ in 0..keys.len() / SCAN_ENTRIES {
-        let start = keys.get(rng.random_range(0..keys.len())).cloned();
-        let scan = Scan {
-            start,
-            limit: SCAN_ENTRIES,
-            ..Scan::default()
-        };
-        store.scan(&scan, &mut |_, _| visited += 1);
-    }
-    report("scan, entries", visited, begun.elapsed());
-    Ok(store.close()?)
 }
 
 fn logged(keys: &[Vec<u8>], durability: Durability, what: &str) -> Result<(), Box<dyn Error>> {
