@@ -53,6 +53,7 @@ mod read;
 mod record;
 mod recover;
 mod replay;
+mod replication;
 mod scan;
 mod section;
 mod space;
@@ -68,10 +69,13 @@ pub use error::{WriteError, WrongKind};
 pub use index::Versioned;
 pub use inspect::Inspected;
 pub use list::{Kind, LIST_BYTES_MAX};
-pub use millpond_wal::{Durability, Error, TornTail};
+pub use millpond_wal::{Durability, Error, Mark, TornTail};
 pub use put::{KEY_BYTES_MAX, PUT_BYTES_MAX, PUT_ENTRIES_MAX, Put, VALUE_BYTES_MAX};
 pub use read::ReadError;
 pub use recover::{FoundCheckpoint, Progress, Recovery, Report};
+pub use replication::{
+    FollowError, FollowerSeen, Lag, NotLeader, Position, Pull, PullDone, PullError, Role, Shipment,
+};
 pub use scan::{Entry, Scan};
 pub use section::Section;
 pub use store::{Options, Store};

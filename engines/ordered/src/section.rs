@@ -102,6 +102,7 @@ impl Section {
             segment_bytes_max: self.segment_bytes_max,
             memory_bytes_max: self.memory_bytes_max,
             checkpoint_log_bytes: self.checkpoint_log_bytes,
+            follows: None,
         };
         let Some(path) = &self.path else {
             return Ok((Store::in_memory(options), None));

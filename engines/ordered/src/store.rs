@@ -15,14 +15,15 @@ use millpond_wal::{
     outcome_unknown, sync_folders,
 };
 
-use crate::checkpoint::keeper::{Checkpoints, Counts, Meet};
-use crate::checkpoint::{Checkpoint, Files};
+use crate::checkpoint::keeper::{Checkpoints, Meet};
+use crate::checkpoint::{self, Checkpoint, Files};
 use crate::commit::Committer;
 use crate::error::WriteError;
 use crate::index::{Index, Versioned};
 use crate::memory::Memory;
 use crate::record::FORMAT;
 use crate::recover::{self, Recovery};
+use crate::replication::Replication;
 use crate::scan::{Entry, Range, Scan};
 use crate::write::{Busy, Done, Write, Written};
 use crate::{Durability, Error};
@@ -45,6 +46,9 @@ pub struct Options {
     pub memory_bytes_max: Option<u64>,
     /// Bytes of the log since the last checkpoint after which the next is written, and no fewer than the last one has.
     pub checkpoint_log_bytes: u64,
+    /// The server whose records it keeps, as a word for messages: it takes no writes, only [`Store::follow`] changes it. Not of a store
+    /// without a log.
+    pub follows: Option<String>,
 }
 
 impl Default for Options {
@@ -57,6 +61,7 @@ impl Default for Options {
             segment_bytes_max: 256 << 20,
             memory_bytes_max: None,
             checkpoint_log_bytes: 256 << 20,
+            follows: None,
         }
     }
 }
@@ -87,7 +92,9 @@ pub(crate) struct Handle {
     /// Why the log takes no more puts, once it takes none.
     read_only: ReadOnly,
     /// Where checkpoints are asked for, where there is a log.
-    meet: Option<Arc<Meet>>,
+    pub(crate) meet: Option<Arc<Meet>>,
+    /// What other servers have of it, where there is a log.
+    pub(crate) replication: Option<Arc<Replication>>,
     thread: LogThread,
 }
 
@@ -182,7 +189,7 @@ impl Store {
         // The process that made them may have ended before this sync; nothing is shown before it.
         sync_folders(&FORMAT, &*disk, dir)?;
         if let Some(found) = &recovery.checkpoint {
-            sync_checkpoint(&found.file)?;
+            checkpoint::sync(&found.file)?;
         }
         let opened = Log::open(
             &FORMAT,
@@ -208,6 +215,7 @@ impl Store {
             (log.bytes(), options.checkpoint_log_bytes),
         );
         checkpoints.clear(read.begin, &files.unfinished);
+        let replication = Replication::new(dir, queue.clone(), &log, options.follows);
         let committer = Committer {
             index: index.clone(),
             log: Some(log),
@@ -216,6 +224,7 @@ impl Store {
             segment_bytes_max,
             memory_bytes_max,
             checkpoints,
+            replication: replication.keep(),
         };
         let keeper = Keeper::Log(Box::new(committer), meet);
         let store = Store::start(index, keeper, queue, Some(lock))?;
@@ -244,6 +253,7 @@ impl Store {
             memory_bytes_max: None,
             read_only: ReadOnly::default(),
             meet: None,
+            replication: None,
             thread: LogThread::none(),
         };
         Store {
@@ -257,10 +267,11 @@ impl Store {
         queue: Arc<Queue<Write>>,
         lock: Option<File>,
     ) -> Result<Store, Error> {
-        let mut meet = None;
+        let (mut meet, mut replication) = (None, None);
         let (durability, read_only, memory) = match &keeper {
             Keeper::Log(committer, met) => {
                 meet = Some(met.clone());
+                replication = Some(committer.replication.share());
                 let log = committer.log.as_ref();
                 (
                     committer.durability,
@@ -287,6 +298,7 @@ impl Store {
                 memory_bytes_max,
                 read_only,
                 meet,
+                replication,
                 thread,
             }),
         })
@@ -331,7 +343,7 @@ impl Store {
     /// The queue is full: the write and `done` come back, `done` uncalled.
     pub fn write(&self, write: impl Into<Write>, done: Done) -> Result<(), Busy> {
         let mut write = write.into();
-        if let Err(error) = write.check() {
+        if let Err(error) = write.check().and_then(|()| self.handle.may_write()) {
             done(Err(error));
             return Ok(());
         }
@@ -420,17 +432,12 @@ impl Store {
             return Err(Arc::new(Error::GivenUp("a store without a log keeps no file")));
         };
         let closed = || Err(Arc::new(Error::GivenUp("the store is closed")));
+        if self.last_sequence() == 0 && self.handle.may_write().is_err() {
+            return Err(Arc::new(Error::GivenUp(
+                "a follower without a record has nothing to keep",
+            )));
+        }
         meet.ask().recv().unwrap_or_else(|_| closed())
-    }
-
-    fn counted(&self, count: impl FnOnce(&Counts) -> f64) -> f64 {
-        self.handle.meet.as_ref().map_or(0.0, |meet| count(&meet.counts))
-    }
-
-    /// Seconds since a moment of the store's clock; 0 where it is none.
-    fn age_s(&self, since_ms: u64) -> f64 {
-        let age_ms = self.handle.index.clock().now_ms().saturating_sub(since_ms);
-        if since_ms == 0 { 0.0 } else { age_ms as f64 / 1e3 }
     }
 
     /// Ends the store for all its clones: finishes every put taken in, syncs the log, frees the
@@ -466,6 +473,13 @@ impl Store {
 }
 
 impl Handle {
+    /// Whether it is this store that takes writes.
+    fn may_write(&self) -> Result<(), WriteError> {
+        self.replication
+            .as_ref()
+            .map_or(Ok(()), |shared| shared.may_write())
+    }
+
     fn begin_close(&self) {
         if let Some(memory) = &self.memory {
             memory.close();
@@ -483,13 +497,3 @@ impl Drop for Handle {
 
 #[cfg(test)]
 mod tests;
-
-/// The process that made it may not have synced it, as where a folder was copied; what it stands for is removed.
-fn sync_checkpoint(file: &Path) -> Result<(), Error> {
-    let synced = File::open(file).and_then(|file| file.sync_all());
-    synced.map_err(|source| Error::Read {
-        file: file.to_owned(),
-        action: "sync the checkpoint",
-        source,
-    })
-}

@@ -8,6 +8,7 @@
 mod checkpoints;
 mod crash;
 mod damage;
+mod followers;
 mod held;
 mod model;
 mod opening;

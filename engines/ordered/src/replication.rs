@@ -1,0 +1,283 @@
+//! One store, its leader, takes writes; others, its followers, have the records of its log in logs of their own.
+//!
+//! `ship` reads a leader's log for followers, `follow` puts what they get into theirs and promotes them. Nothing here knows a
+//! network. Invariants: a follower's log is the beginning of its leader's, record by record; a store that has heard of a higher epoch of
+//! its history takes no write until it is promoted itself.
+
+mod follow;
+mod ship;
+
+use std::fmt;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use millpond_wal::{History, Log, Queue};
+
+use crate::Store;
+use crate::error::WriteError;
+use crate::write::Write;
+use follow::Desk;
+use ship::Shipping;
+
+pub use follow::FollowError;
+pub use ship::{FollowerSeen, Pull, PullDone, PullError};
+
+/// What a store is to the others that have its records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// It takes writes.
+    Leads,
+    /// It has the records of a leader.
+    Follows {
+        /// As [`crate::Options::follows`] says it.
+        leader: Arc<str>,
+    },
+    /// It led, and another store was promoted since.
+    Fenced {
+        /// That store's epoch.
+        epoch: u64,
+    },
+}
+
+impl Role {
+    /// "leader", "follower" or "fenced".
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Role::Leads => "leader",
+            Role::Follows { .. } => "follower",
+            Role::Fenced { .. } => "fenced",
+        }
+    }
+}
+
+/// A write came to a store that takes none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotLeader {
+    /// Where writes are taken, as far as this store knows it.
+    pub leader: Option<Arc<str>>,
+    /// The epoch in which another store leads, where this one was its leader before.
+    pub fenced_by: Option<u64>,
+}
+
+impl fmt::Display for NotLeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.leader, self.fenced_by) {
+            (Some(leader), _) => write!(
+                f,
+                "not the leader: this store follows {leader}, which takes its writes; write there"
+            ),
+            (None, epoch) => write!(
+                f,
+                "not the leader: another server leads this store, in epoch {}; write there",
+                epoch.unwrap_or_default()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NotLeader {}
+
+/// Where a log ends: what a follower has, by its own durability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Of the log that it is of.
+    pub history: [u8; 16],
+    /// The log's.
+    pub epoch: u64,
+    /// The last record; 0 where there is none.
+    pub sequence: u64,
+    /// Of that record, where the log still has it.
+    pub mark: Option<millpond_wal::Mark>,
+}
+
+/// Records on their way from a leader's log to a follower's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shipment {
+    /// Of the leader's log.
+    pub history: [u8; 16],
+    /// In which the records were written; the leader's own where there are none.
+    pub epoch: u64,
+    /// The sequence of the first.
+    pub first: u64,
+    /// The leader's last record.
+    pub last: u64,
+    /// As they lie in the leader's log; empty where nothing came in time.
+    pub bytes: Vec<u8>,
+}
+
+/// How far a follower is behind its leader, as far as it knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lag {
+    /// Whether the leader answered the last question.
+    pub is_connected: bool,
+    /// Records that the leader had then, and this store has not.
+    pub records: u64,
+    /// Since it last had all that its leader had; `None` where it never did.
+    pub ms: Option<u64>,
+}
+
+/// What all threads of a store know.
+pub(crate) struct Replication {
+    dir: PathBuf,
+    /// Whether `role` is [`Role::Leads`].
+    leads: AtomicBool,
+    role: Mutex<Role>,
+    /// The last record that is in the log, by its durability, and shown.
+    last: AtomicU64,
+    position: Mutex<Position>,
+    heard: Mutex<Heard>,
+    desk: Mutex<Desk>,
+    /// Whether the log thread has something to look at.
+    is_awaited: AtomicBool,
+    queue: Arc<Queue<Write>>,
+    shipping: Shipping,
+}
+
+/// What a follower knows of its leader.
+#[derive(Debug, Default)]
+struct Heard {
+    is_connected: bool,
+    last: u64,
+    caught_up: Option<Instant>,
+}
+
+impl Replication {
+    pub fn new(dir: &Path, queue: Arc<Queue<Write>>, log: &Log, follows: Option<String>) -> Replication {
+        let History { epoch, id } = log.history().unwrap_or(History {
+            epoch: 0,
+            id: [0; 16],
+        });
+        let sequence = log.next_sequence() - 1;
+        Replication {
+            dir: dir.to_owned(),
+            leads: AtomicBool::new(follows.is_none()),
+            role: Mutex::new(follows.map_or(Role::Leads, |leader| Role::Follows {
+                leader: leader.into(),
+            })),
+            last: AtomicU64::new(sequence),
+            position: Mutex::new(Position {
+                history: id,
+                epoch,
+                sequence,
+                mark: None,
+            }),
+            heard: Mutex::default(),
+            desk: Mutex::default(),
+            is_awaited: AtomicBool::new(false),
+            queue,
+            shipping: Shipping::default(),
+        }
+    }
+
+    /// For the log thread: who waits is told when that has ended.
+    pub fn keep(self) -> Kept {
+        Kept(Arc::new(self))
+    }
+
+    /// Whether it is this store that takes writes.
+    #[inline]
+    pub fn may_write(&self) -> Result<(), WriteError> {
+        match self.leads.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => Err(WriteError::NotLeader(self.not_leader())),
+        }
+    }
+
+    fn not_leader(&self) -> NotLeader {
+        let (leader, fenced_by) = match self.role() {
+            Role::Follows { leader } => (Some(leader), None),
+            Role::Fenced { epoch } => (None, Some(epoch)),
+            // It was promoted a moment ago.
+            Role::Leads => (None, None),
+        };
+        NotLeader { leader, fenced_by }
+    }
+
+    fn role(&self) -> Role {
+        lock(&self.role).clone()
+    }
+
+    fn set_role(&self, role: Role) {
+        let mut held = lock(&self.role);
+        self.leads.store(role == Role::Leads, Ordering::Release);
+        *held = role;
+    }
+
+    /// Another store of this history was promoted to that epoch: this one leads no more, if it did.
+    fn fence(&self, epoch: u64) {
+        if epoch <= lock(&self.position).epoch {
+            return;
+        }
+        match self.role() {
+            Role::Fenced { epoch: known } if known >= epoch => {}
+            Role::Follows { .. } => {}
+            Role::Leads | Role::Fenced { .. } => {
+                tracing::error!(
+                    epoch,
+                    dir = %self.dir.display(),
+                    "another server leads this ordered store by now: writes are refused here; let it follow that server, with a new copy of the \
+                     store (docs/operations.md)"
+                );
+                self.set_role(Role::Fenced { epoch });
+            }
+        }
+    }
+
+    /// Everything up to this record is in the log and shown.
+    fn wrote(&self, last: u64) {
+        self.last.store(last, Ordering::SeqCst);
+        self.shipping.wrote();
+    }
+}
+
+/// The log thread's hold of it.
+pub(crate) struct Kept(Arc<Replication>);
+
+impl Kept {
+    /// For others.
+    pub fn share(&self) -> Arc<Replication> {
+        self.0.clone()
+    }
+}
+
+impl Deref for Kept {
+    type Target = Arc<Replication>;
+
+    fn deref(&self) -> &Arc<Replication> {
+        &self.0
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        lock(&self.0.desk).close();
+        self.0.shipping.stop();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Store {
+    /// What it is to others that have its records; a store without a log leads.
+    pub fn role(&self) -> Role {
+        let shared = self.handle.replication.as_ref();
+        shared.map_or(Role::Leads, |shared| shared.role())
+    }
+
+    /// The epoch of its log; 0 where there is none.
+    pub fn epoch(&self) -> u64 {
+        let shared = self.handle.replication.as_ref();
+        shared.map_or(0, |shared| lock(&shared.position).epoch)
+    }
+
+    /// The last record of its log that is shown; 0 where there is none.
+    pub fn last_sequence(&self) -> u64 {
+        let shared = self.handle.replication.as_ref();
+        shared.map_or(0, |shared| shared.last.load(Ordering::Acquire))
+    }
+}
