@@ -30,6 +30,7 @@ mod serving {
     mod metrics;
     mod ordered;
     mod ordered_copies;
+    mod ordered_followers;
     mod ordered_lists;
     mod ordered_writes;
     mod plugin;

@@ -215,9 +215,8 @@ pub(crate) mod tests {
             changes: false,
             callers: match name {
                 "*tune" => Callers::Admin,
-                "features.activate" | "features.rollback" | "features.delete" | "ordered.clear" => {
-                    Callers::Token
-                }
+                "features.activate" | "features.rollback" | "features.delete" | "ordered.clear"
+                | "ordered.follow" | "ordered.promote" => Callers::Token,
                 "*status" | "*infos" => Callers::Private,
                 _ => Callers::Any,
             },

@@ -107,8 +107,11 @@ impl Committer {
             return;
         }
         if let Err(error) = self.replication.may_write() {
-            left.for_each(|pending| pending.reply.send(Err(error.clone())));
-            return;
+            let (changes, reads): (Vec<_>, Vec<_>) = left.partition(|pending| pending.work.changes());
+            for pending in changes {
+                pending.reply.send(Err(error.clone()));
+            }
+            *left = reads.into_iter();
         }
         let first_version = self.next_version;
         let group = self.judge(left);

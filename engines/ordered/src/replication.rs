@@ -14,12 +14,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use millpond_metrics::Metric;
 use millpond_wal::{History, Log, Queue};
 
 use crate::Store;
 use crate::error::WriteError;
+use crate::store::Handle;
 use crate::write::Write;
-use follow::Desk;
+use follow::{Desk, WAIT_MAX};
 use ship::Shipping;
 
 pub use follow::FollowError;
@@ -262,7 +264,60 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Handle {
+    /// Whether this store takes the write: one that changes nothing, or where it leads.
+    pub fn admits(&self, write: &Write) -> Result<(), WriteError> {
+        match &self.replication {
+            Some(shared) if write.changes() => shared.may_write(),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl Store {
+    /// What a page has of its followers and its leader.
+    pub const REPLICATION_METRICS: &'static [Metric<Store>] = &[
+        Metric::gauge(
+            "millpond_store_leads",
+            "1 where the store takes writes; 0 where it follows another server's, or another was promoted in its place.",
+            |store: &Store| f64::from(store.role() == Role::Leads),
+        ),
+        Metric::gauge(
+            "millpond_store_record",
+            "The last record of its log; 0 where there is none.",
+            |store: &Store| store.last_sequence() as f64,
+        ),
+        Metric::gauge(
+            "millpond_store_follower_connected",
+            "Of a follower: 1 while its leader answers.",
+            |store: &Store| f64::from(store.lag().is_some_and(|lag| lag.is_connected)),
+        ),
+        Metric::gauge(
+            "millpond_store_follower_lag_records",
+            "Of a follower: records that its leader had when it last answered, and this store has not.",
+            |store: &Store| store.lag().map_or(0.0, |lag| lag.records as f64),
+        ),
+        Metric::gauge(
+            "millpond_store_follower_lag_seconds",
+            "Of a follower: for how long it has not had all that its leader had, as far as it knows; 0 until it had once.",
+            |store: &Store| {
+                store
+                    .lag()
+                    .and_then(|lag| lag.ms)
+                    .map_or(0.0, |ms| ms as f64 / 1e3)
+            },
+        ),
+        Metric::gauge(
+            "millpond_store_followers",
+            "Of a leader: servers that asked for its records within the last minute.",
+            |store: &Store| {
+                let mut seen = store.followers();
+                seen.retain(|follower| follower.age <= WAIT_MAX);
+                seen.len() as f64
+            },
+        ),
+    ];
+
     /// What it is to others that have its records; a store without a log leads.
     pub fn role(&self) -> Role {
         let shared = self.handle.replication.as_ref();

@@ -23,7 +23,7 @@ use crate::index::{Index, Versioned};
 use crate::memory::Memory;
 use crate::record::FORMAT;
 use crate::recover::{self, Recovery};
-use crate::replication::Replication;
+use crate::replication::{Replication, Role};
 use crate::scan::{Entry, Range, Scan};
 use crate::write::{Busy, Done, Write, Written};
 use crate::{Durability, Error};
@@ -343,7 +343,7 @@ impl Store {
     /// The queue is full: the write and `done` come back, `done` uncalled.
     pub fn write(&self, write: impl Into<Write>, done: Done) -> Result<(), Busy> {
         let mut write = write.into();
-        if let Err(error) = write.check().and_then(|()| self.handle.may_write()) {
+        if let Err(error) = write.check().and_then(|()| self.handle.admits(&write)) {
             done(Err(error));
             return Ok(());
         }
@@ -432,7 +432,7 @@ impl Store {
             return Err(Arc::new(Error::GivenUp("a store without a log keeps no file")));
         };
         let closed = || Err(Arc::new(Error::GivenUp("the store is closed")));
-        if self.last_sequence() == 0 && self.handle.may_write().is_err() {
+        if self.last_sequence() == 0 && self.role() != Role::Leads {
             return Err(Arc::new(Error::GivenUp(
                 "a follower without a record has nothing to keep",
             )));
@@ -473,13 +473,6 @@ impl Store {
 }
 
 impl Handle {
-    /// Whether it is this store that takes writes.
-    fn may_write(&self) -> Result<(), WriteError> {
-        self.replication
-            .as_ref()
-            .map_or(Ok(()), |shared| shared.may_write())
-    }
-
     fn begin_close(&self) {
         if let Some(memory) = &self.memory {
             memory.close();

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use millpond_engines_ordered::offline::backup;
 use millpond_engines_ordered::{
-    Durability, FollowError, Options, Position, Pull, PullError, Put, Role, Shipment, Store, Write,
-    WriteError,
+    Batch, Durability, Effect, FollowError, Operation, Options, Position, Pull, PullError, Put, Role,
+    Shipment, Store, Write, WriteError,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -221,6 +221,21 @@ fn a_follower_refuses_writes_by_its_leaders_name_until_it_is_promoted() {
     let refused = follower.write_wait(one("k", "v")).unwrap_err();
     assert!(refused.to_string().contains("follows a:1"), "{refused}");
     assert_eq!(follower.last_sequence(), 3, "what is refused is not logged");
+    // A batch that only reads is served; one that would change anything is not, whole.
+    let read = Operation::Get { key: b"k0".to_vec() };
+    let found = follower.write_wait(Batch::of(vec![read.clone()])).unwrap();
+    assert!(matches!(&found.effects[0], Effect::Found(Some(found)) if found.value == b"value"));
+    let changed = Batch::of(vec![
+        read,
+        Operation::Remove {
+            key: b"k0".to_vec(),
+            if_version: None,
+        },
+    ]);
+    assert!(matches!(
+        follower.write_wait(changed),
+        Err(WriteError::NotLeader(_))
+    ));
     assert!(matches!(
         leader.promote(),
         Err(FollowError::NotFollowing("leader"))
