@@ -143,6 +143,10 @@ fn a_store_follows_another_through_restarts_and_takes_over() {
     assert_eq!((status, &refused["code"]), (421, &json!(30115)), "{refused}");
     assert_eq!(replication(&leader)["role"], json!("fenced"));
     assert!(leader.terminate().success());
+    let leader = start(a.path(), None);
+    let (status, refused) = put(&leader, "late");
+    assert_eq!((status, &refused["code"]), (421, &json!(30115)), "{refused}");
+    assert!(leader.terminate().success());
     promote(b.path());
     puts(&follower, 27, 30);
     // The old leader has nothing that the new one has not: it follows.

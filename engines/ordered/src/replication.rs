@@ -4,6 +4,7 @@
 //! network. Invariants: a follower's log is the beginning of its leader's, record by record; a store that has heard of a higher epoch of
 //! its history takes no write until it is promoted itself.
 
+mod fence;
 mod follow;
 mod ship;
 
@@ -17,15 +18,18 @@ use std::time::Instant;
 use millpond_metrics::Metric;
 use millpond_wal::{History, Log, Queue};
 
-use crate::Store;
 use crate::error::WriteError;
 use crate::store::Handle;
 use crate::write::Write;
+use crate::{Error, Store};
 use follow::{Desk, WAIT_MAX};
 use ship::Shipping;
 
 pub use follow::FollowError;
 pub use ship::{FollowerSeen, Pull, PullDone, PullError};
+
+/// What the log says of a leader that leads no more.
+const REPLACED: &str = "another server leads this ordered store by now: writes are refused here; let it follow that server (docs/operations.md)";
 
 /// What a store is to the others that have its records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,18 +151,36 @@ struct Heard {
 }
 
 impl Replication {
-    pub fn new(dir: &Path, queue: Arc<Queue<Write>>, log: &Log, follows: Option<String>) -> Replication {
+    /// Of a store that is opened; `log` is its log.
+    ///
+    /// # Errors
+    /// Whether it leads cannot be read.
+    pub fn open(
+        dir: &Path,
+        queue: Arc<Queue<Write>>,
+        log: &Log,
+        follows: Option<String>,
+    ) -> Result<Replication, Error> {
         let History { epoch, id } = log.history().unwrap_or(History {
             epoch: 0,
             id: [0; 16],
         });
         let sequence = log.next_sequence() - 1;
-        Replication {
-            dir: dir.to_owned(),
-            leads: AtomicBool::new(follows.is_none()),
-            role: Mutex::new(follows.map_or(Role::Leads, |leader| Role::Follows {
+        let fenced = fence::read(dir)?.filter(|fenced| *fenced > epoch);
+        let role = match (follows, fenced) {
+            (Some(leader), _) => Role::Follows {
                 leader: leader.into(),
-            })),
+            },
+            (None, Some(epoch)) => {
+                tracing::warn!(epoch, dir = %dir.display(), "{REPLACED}");
+                Role::Fenced { epoch }
+            }
+            (None, None) => Role::Leads,
+        };
+        Ok(Replication {
+            dir: dir.to_owned(),
+            leads: AtomicBool::new(role == Role::Leads),
+            role: Mutex::new(role),
             last: AtomicU64::new(sequence),
             position: Mutex::new(Position {
                 history: id,
@@ -171,7 +193,7 @@ impl Replication {
             is_awaited: AtomicBool::new(false),
             queue,
             shipping: Shipping::default(),
-        }
+        })
     }
 
     /// For the log thread: who waits is told when that has ended.
@@ -217,13 +239,11 @@ impl Replication {
             Role::Fenced { epoch: known } if known >= epoch => {}
             Role::Follows { .. } => {}
             Role::Leads | Role::Fenced { .. } => {
-                tracing::error!(
-                    epoch,
-                    dir = %self.dir.display(),
-                    "another server leads this ordered store by now: writes are refused here; let it follow that server, with a new copy of the \
-                     store (docs/operations.md)"
-                );
                 self.set_role(Role::Fenced { epoch });
+                tracing::error!(epoch, dir = %self.dir.display(), "{REPLACED}");
+                if let Err(error) = fence::write(&self.dir, epoch) {
+                    tracing::error!(%error, dir = %self.dir.display(), "that cannot be noted in the store's folder: do not start it again as a leader");
+                }
             }
         }
     }

@@ -215,7 +215,7 @@ impl Store {
             (log.bytes(), options.checkpoint_log_bytes),
         );
         checkpoints.clear(read.begin, &files.unfinished);
-        let replication = Replication::new(dir, queue.clone(), &log, options.follows);
+        let replication = Replication::open(dir, queue.clone(), &log, options.follows)?;
         let committer = Committer {
             index: index.clone(),
             log: Some(log),

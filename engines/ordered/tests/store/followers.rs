@@ -367,8 +367,30 @@ fn records_of_an_older_epoch_are_refused() {
     assert!(matches!(leader.role(), Role::Fenced { .. }));
     let refused = leader.write_wait(one("k", "v")).unwrap_err();
     assert!(matches!(refused, WriteError::NotLeader(_)), "{refused}");
+    // So it is after its next start.
+    leader.close().unwrap();
+    let dir = parent.path().join("a");
+    let leader = open(&dir, None);
+    assert_eq!(
+        leader.role(),
+        Role::Fenced {
+            epoch: follower.epoch()
+        }
+    );
+    assert!(leader.write_wait(one("k", "v")).is_err());
     // Promoted itself it is above what fenced it.
     assert!(leader.promote().unwrap().epoch > follower.epoch());
+    leader.close().unwrap();
+    let leader = open(&dir, None);
+    assert_eq!(leader.role(), Role::Leads);
+    leader.write_wait(one("k", "v")).unwrap();
+    leader.close().unwrap();
+    std::fs::write(dir.join("fenced"), "soon").unwrap();
+    let refused = Store::open(&dir, options(None)).err().unwrap().to_string();
+    assert!(
+        refused.contains("\"fenced\"; remove the file") && refused.contains("soon"),
+        "{refused}"
+    );
 }
 
 #[test]
