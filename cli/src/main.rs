@@ -39,7 +39,7 @@ enum Command {
     /// Build, inspect, verify, compare and export feature tables, fold upserts into them, and switch the versions that serve.
     #[command(subcommand)]
     Features(features::Features),
-    /// Dump, load, verify, back up and restore ordered stores.
+    /// Dump, load, verify, back up, restore and promote ordered stores.
     #[command(subcommand)]
     Ordered(ordered::Ordered),
     /// Draw pipelines, and translate those of torchpipe.

@@ -1,4 +1,4 @@
-//! `millpond ordered`: what can be done with a store's folder beside serving it.
+//! `millpond ordered`: what can be done with a store's folder beside serving it, and which server leads it.
 //!
 //! The work is the engine's. Its invariant: nothing but `load` changes a store, and that only where no server has it; the store's own lock
 //! sees to that.
@@ -6,6 +6,7 @@
 mod copies;
 mod dump;
 mod load;
+mod promote;
 
 use anyhow::{Context as _, bail};
 use clap::{Args, Subcommand};
@@ -25,6 +26,8 @@ pub(crate) enum Ordered {
     Backup(copies::Backup),
     /// Make a store of a backup.
     Restore(copies::Restore),
+    /// Have a running server's store, which follows another server's, take writes.
+    Promote(promote::Promote),
 }
 
 const VERIFY_EXAMPLES: &str = "\
@@ -52,6 +55,7 @@ pub(crate) fn run(ordered: &Ordered) -> anyhow::Result<()> {
         Ordered::Verify(verify) => run_verify(verify),
         Ordered::Backup(backup) => copies::run_backup(backup),
         Ordered::Restore(restore) => copies::run_restore(restore),
+        Ordered::Promote(promote) => promote::run(promote),
     }
 }
 

@@ -24,10 +24,12 @@ mod ordered_checkpoint;
 mod ordered_clear;
 mod ordered_concatenate;
 mod ordered_expire;
+mod ordered_follow;
 mod ordered_get;
 mod ordered_increment;
 mod ordered_inspect;
 mod ordered_items;
+mod ordered_promote;
 mod ordered_put;
 mod ordered_remove;
 mod ordered_remove_prefix;
@@ -59,8 +61,9 @@ use millpond_wire_schema::{
     Code, FeaturesActivate, FeaturesDelete, FeaturesFresh, FeaturesInspect, FeaturesLookup, FeaturesMissed,
     FeaturesRollback, FeaturesScan, FeaturesUpsert, FeaturesVersions, Field, Infer, Infos, METHODS,
     OrderedAppend, OrderedBatch, OrderedCheckpoint, OrderedClear, OrderedConcatenate, OrderedExpire,
-    OrderedGet, OrderedIncrement, OrderedInspect, OrderedItems, OrderedPut, OrderedRemove,
-    OrderedRemovePrefix, OrderedScan, OrderedTrim, Ping, Rank, Run, ServerStatus, Status, Tune,
+    OrderedFollow, OrderedGet, OrderedIncrement, OrderedInspect, OrderedItems, OrderedPromote, OrderedPut,
+    OrderedRemove, OrderedRemovePrefix, OrderedScan, OrderedTrim, Ping, Rank, Run, ServerStatus, Status,
+    Tune,
 };
 use std::collections::BTreeMap;
 
@@ -113,6 +116,8 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<OrderedBatch>(Any, Detached, Ready(ordered_batch::serve)),
     MethodSpec::of::<OrderedScan>(Any, Unbounded, Ready(ordered_scan::serve)),
     MethodSpec::of::<OrderedInspect>(Any, Short, Ready(ordered_inspect::serve)),
+    MethodSpec::of::<OrderedFollow>(Token, Detached, Ready(ordered_follow::serve)),
+    MethodSpec::of::<OrderedPromote>(Token, Detached, Ready(ordered_promote::serve)),
     MethodSpec::of::<Infer>(Any, Batched, Ready(infer::serve)),
     MethodSpec::of::<Rank>(Any, Batched, Ready(rank::serve)),
     MethodSpec::of::<Run>(Any, Batched, Ready(run::serve)),

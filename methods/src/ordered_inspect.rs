@@ -3,7 +3,7 @@
 
 use crate::{Served, at_once, store};
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::{Inspected, Store};
+use millpond_engines_ordered::{Inspected, Role, Store};
 use millpond_wire_payload::{Encoder, Payload, VALUES_MAX};
 use millpond_wire_schema::{Code, Field as _, Status, ordered_inspect as schema};
 
@@ -58,5 +58,30 @@ fn held(store: &Store) -> schema::Held<'static> {
         expiring: store.expiring(),
         durability: store.durability().as_str().into(),
         read_only: store.read_only().is_some(),
+        replication: (store.epoch() > 0).then(|| replication(store)),
+    }
+}
+
+fn replication(store: &Store) -> schema::Replication<'static> {
+    let (role, lag) = (store.role(), store.lag());
+    let followers = store.followers().into_iter();
+    schema::Replication {
+        role: role.as_str().into(),
+        epoch: store.epoch(),
+        record: store.last_sequence(),
+        leader: match &role {
+            Role::Follows { leader } => Some(leader.to_string().into()),
+            Role::Leads | Role::Fenced { .. } => None,
+        },
+        connected: lag.map(|lag| lag.is_connected),
+        lag_records: lag.map(|lag| lag.records),
+        lag_ms: lag.and_then(|lag| lag.ms),
+        followers: followers
+            .map(|follower| schema::Follower {
+                name: follower.name.into(),
+                record: follower.sequence,
+                age_ms: follower.age.as_millis() as u64,
+            })
+            .collect(),
     }
 }

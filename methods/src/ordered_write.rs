@@ -5,7 +5,9 @@
 use crate::{Served, store};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::{Batch, Deadline, Effect, Operation, Write, WriteError, Written, WrongKind};
+use millpond_engines_ordered::{
+    Batch, Deadline, Effect, NotLeader, Operation, Write, WriteError, Written, WrongKind,
+};
 use millpond_wire_payload::{Encoder, Reserved};
 use millpond_wire_schema::{Code, Field as _, Reason, Status, ordered_append};
 use std::borrow::Cow;
@@ -120,6 +122,7 @@ pub(crate) fn write_listed(written: Written, out: &mut Encoder<'_>) {
 
 pub(crate) fn status_of(error: &WriteError) -> Status {
     let code = match error {
+        WriteError::NotLeader(known) => return not_leader(known),
         WriteError::Conflict { .. } | WriteError::Absent { .. } => Code::Conflict,
         WriteError::TooLarge { .. } => Code::TooLarge,
         WriteError::Empty
@@ -164,6 +167,12 @@ pub(crate) fn status_of(error: &WriteError) -> Status {
         _ => None,
     };
     Status::new(code, error.to_string()).because(reason)
+}
+
+/// What a store answers that another server leads.
+pub(crate) fn not_leader(known: &NotLeader) -> Status {
+    let leader = known.leader.as_ref().map(ToString::to_string);
+    Status::new(Code::NotLeader, known.to_string()).led_by(leader)
 }
 
 /// What a read of a key is refused with that holds something else.

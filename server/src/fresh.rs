@@ -15,7 +15,7 @@ mod written;
 
 use crate::nodes::{Roads, Spread};
 use crate::{Error, Shared};
-use link::Link;
+pub(crate) use link::{Link, LinkError};
 use millpond_calls::Nodes;
 use millpond_engines_features::Stamp;
 use millpond_nodes::{BucketMap, Node, NodeIndex};

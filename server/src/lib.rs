@@ -19,6 +19,7 @@ pub mod config;
 pub mod doctor;
 mod encryption;
 mod error;
+mod following;
 mod fresh;
 mod host;
 mod infos;
@@ -176,6 +177,7 @@ pub fn dry_open(config: &Config) -> Result<Vec<String>, Error> {
     let mut dry = config.clone();
     for store in dry.ordered.values_mut() {
         (store.path, store.durability) = (None, Durability::Memory);
+        (store.follow, store.follow_token_file) = (None, None);
     }
     for overlay in dry
         .features
@@ -232,6 +234,8 @@ pub struct Server {
     follower: Option<nodes::Follower>,
     /// Catches up with upserts, where this server is a node that has fresh rows.
     catching_up: Option<fresh::CatchingUp>,
+    /// Takes the records of other servers' ordered stores, where stores here follow them.
+    following: following::Followings,
     /// Asks the threads whether they turn.
     watch: Watch,
     /// Look for new versions of tables, once it serves.
@@ -351,6 +355,7 @@ impl Server {
             resp: RespAddrs::default(),
             follower: None,
             catching_up: None,
+            following: following::Followings::default(),
             watch,
             arrivals: Arrivals::default(),
         })
@@ -383,6 +388,13 @@ impl Server {
     /// From now on other servers may call, and the map of nodes is followed; and it has caught up with them when this returns.
     fn follow(mut self) -> Result<Server, Error> {
         let shared = Arc::clone(&self.shared);
+        match following::Followings::start(&shared, self.data.local_addr()) {
+            Ok(following) => self.following = following,
+            Err(error) => {
+                self.close(Instant::now());
+                return Err(error);
+            }
+        }
         let Some(spread) = &shared.spread else {
             return Ok(self);
         };

@@ -87,6 +87,7 @@ impl Server {
     /// Ends everything, which a drain until then has left without work; returns what has not ended.
     pub(crate) fn close(self, drained: Instant) -> Vec<String> {
         self.arrivals.stop();
+        self.following.stop();
         let now = Instant::now();
         let ends = drained + ENGINES_LATE;
         let engines = stop_engines(&self.shared, ends);

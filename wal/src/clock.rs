@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct Clock {
     start_ms: u64,
     since: Instant,
-    /// What tests let it be ahead.
+    /// What a log that grows by another's clock has it be ahead, or tests.
     ahead_ms: AtomicU64,
 }
 
@@ -33,6 +33,14 @@ impl Clock {
     pub fn now_ms(&self) -> u64 {
         let run = self.since.elapsed().as_millis() as u64;
         self.start_ms + run + self.ahead_ms.load(Ordering::Relaxed)
+    }
+
+    /// Is no earlier than that from here on, as a log says it that another clock writes.
+    pub fn observe(&self, last_ms: u64) {
+        let missing = last_ms.saturating_sub(self.now_ms());
+        if missing > 0 {
+            self.ahead_ms.fetch_add(missing, Ordering::Relaxed);
+        }
     }
 
     /// Lets time pass, for tests.

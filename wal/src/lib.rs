@@ -52,6 +52,7 @@ mod clock;
 mod closed;
 pub mod disk;
 mod durability;
+mod epoch;
 mod error;
 #[cfg(feature = "faults")]
 pub mod faults;
@@ -66,6 +67,7 @@ mod recover;
 mod segment;
 mod settle;
 mod standing;
+mod tail;
 mod waits;
 
 pub use clock::Clock;
@@ -84,4 +86,5 @@ pub use recover::{
     Apply, Begin, BrokenRun, Recovered, TornTail, read, read_from, segment_path, segments, sync_segments,
 };
 pub use settle::sync_folders;
+pub use tail::{Mark, Tail, Taken, records_in};
 pub use waits::Deadline;

@@ -56,7 +56,7 @@ pub struct Log {
     pub(crate) segment: Segment,
     next_sequence: u64,
     /// What headers say, where the format has it.
-    history: Option<History>,
+    pub(crate) history: Option<History>,
     /// The segments before the one that is written, ascending.
     pub(crate) closed: Vec<Closed>,
     /// Set once, by the failure that ended writing; the keeper's handles see it too.
@@ -71,13 +71,15 @@ pub struct Log {
 pub(crate) struct Segment {
     path: PathBuf,
     pub first_sequence: u64,
-    file: Box<dyn LogFile>,
+    pub(crate) file: Box<dyn LogFile>,
     /// Where the next group goes; everything before it is acknowledged.
     pub length: u64,
     /// How long its file is: zeros follow. Every segment that is not written any more ends with its last group.
-    reserved: u64,
-    marker: u32,
-    header_bytes: u64,
+    pub(crate) reserved: u64,
+    pub(crate) marker: u32,
+    pub(crate) header_bytes: u64,
+    /// Whether its header says the log's.
+    pub(crate) has_history: bool,
 }
 
 impl Log {
@@ -370,7 +372,7 @@ impl Log {
         }
     }
 
-    fn turn_read_only(&mut self, reason: String) -> Arc<Error> {
+    pub(crate) fn turn_read_only(&mut self, reason: String) -> Arc<Error> {
         let error = Arc::new(Error::ReadOnly {
             file: self.segment.path.clone(),
             reason,
@@ -433,6 +435,7 @@ impl Segment {
             reserved: length,
             marker: header.marker,
             header_bytes,
+            has_history: header.history.is_some(),
         }
     }
 

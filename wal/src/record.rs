@@ -105,6 +105,13 @@ pub struct Record<'a> {
     pub body: &'a [u8],
 }
 
+impl Record<'_> {
+    /// Of its kind and its body, whatever log they lie in.
+    pub fn content_crc32c(&self) -> u32 {
+        crc32c::crc32c_append(crc32c::crc32c(&[self.kind]), self.body)
+    }
+}
+
 /// Where a record stands in the log.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
@@ -208,6 +215,16 @@ pub(crate) fn encode<B: Body + ?Sized>(out: &mut Vec<u8>, place: Place, body: &B
     record[8..12].copy_from_slice(&length.to_le_bytes());
     let checksum = crc32c::crc32c(&record[8..]);
     record[4..8].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The marker that a record begins with.
+pub(crate) fn marker_in(prefix: &[u8; RECORD_PREFIX_BYTES]) -> u32 {
+    u32_at(prefix, 0)
+}
+
+/// The length that it says.
+pub(crate) fn length_in(prefix: &[u8; RECORD_PREFIX_BYTES]) -> u64 {
+    u32_at(prefix, 8).into()
 }
 
 /// The length of the record that begins with `prefix`, where `available` bytes are left in the file.

@@ -405,6 +405,19 @@ impl BrokenRun {
     }
 }
 
+impl fmt::Display for BrokenRun {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Broken::Number {
+                what,
+                expected,
+                found,
+            } => write!(f, "expected {what} {expected}, found {found}"),
+            Broken::Other(found) => f.write_str(found),
+        }
+    }
+}
+
 fn follows(file: &Path, offset: u64, what: &'static str, expected: u64, found: u64) -> Result<(), Error> {
     BrokenRun::check(what, expected, found).map_err(|gap| gap.at(file, offset))
 }

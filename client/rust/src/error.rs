@@ -125,6 +125,22 @@ impl CallError {
         }
     }
 
+    /// Where the store's writes are taken, where this is a refusal of a write by a server that does not lead the store
+    /// ([`Code::NotLeader`]) and knows which does: an address as that server's configuration names it.
+    ///
+    /// ```
+    /// use millpond_client_rust::{CallError, Code, Status};
+    ///
+    /// let refused = Status::new(Code::NotLeader, "not the leader").led_by(Some("b:8090".into()));
+    /// assert_eq!(CallError::Status(refused).leader(), Some("b:8090"));
+    /// ```
+    pub fn leader(&self) -> Option<&str> {
+        match self {
+            CallError::Status(status) if status.code == Code::NotLeader => status.leader.as_deref(),
+            _ => None,
+        }
+    }
+
     /// How long no connection is tried, when that is what the error says.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         match self {

@@ -176,6 +176,14 @@ impl Effect {
 }
 
 impl Operation {
+    /// Whether it may change its key.
+    pub(crate) fn changes(&self) -> bool {
+        !matches!(
+            self,
+            Operation::Get { .. } | Operation::Items { .. } | Operation::Inspect { .. }
+        )
+    }
+
     /// The key.
     pub fn key(&self) -> &[u8] {
         match self {

@@ -8,6 +8,7 @@ pub(crate) mod keeper;
 pub(crate) mod read;
 mod write;
 
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -35,6 +36,16 @@ pub struct Checkpoint {
 /// The checkpoint that begins with this sequence.
 pub(crate) fn path(dir: &Path, sequence: u64) -> PathBuf {
     dir.join(format!("checkpoint-{sequence:020}.mpc"))
+}
+
+/// Syncs one that was found: the process that made it may not have, as where a folder was copied, and what it stands for is removed.
+pub(crate) fn sync(file: &Path) -> Result<(), Error> {
+    let synced = File::open(file).and_then(|file| file.sync_all());
+    synced.map_err(|source| Error::Read {
+        file: file.to_owned(),
+        action: "sync the checkpoint",
+        source,
+    })
 }
 
 /// The same while it is written.

@@ -5,6 +5,7 @@
 //! memory; whether it leaves one on the disk, its writes receive in their error.
 
 use std::sync::Arc;
+use std::time::Duration;
 use std::vec;
 
 use millpond_wal::{Failure, Log, Pending, Queue, Reply, next_group};
@@ -15,6 +16,7 @@ use crate::eviction::Room;
 use crate::index::Index;
 use crate::judge::{Judge, Refusal, Verdict};
 use crate::record::Accepted;
+use crate::replication::Kept;
 use crate::sweep::{Due, Sweep};
 use crate::write::Write;
 use crate::{Durability, Error};
@@ -32,6 +34,7 @@ pub(crate) struct Committer {
     pub segment_bytes_max: u64,
     pub room: Arc<Room>,
     pub checkpoints: Checkpoints,
+    pub replication: Kept,
 }
 
 /// A write of the group and what becomes of it.
@@ -43,14 +46,15 @@ impl Committer {
         let segment_bytes_max = usize::try_from(self.segment_bytes_max).unwrap_or(usize::MAX);
         let bytes_max = segment_bytes_max.min(GROUP_BYTES_MAX);
         let mut sweep = Sweep::default();
-        loop {
-            let longest = sweep.wait(&self.index, &self.room);
-            let Some(group) = next_group(queue, &mut self.log, bytes_max, longest) else {
-                break;
-            };
+        let mut wait = self.wait(&sweep);
+        while let Some(group) = next_group(queue, &mut self.log, bytes_max, wait) {
             self.commit(group);
             self.sweep(&mut sweep);
-            if let Some(log) = &mut self.log {
+            self.replicate();
+            wait = self.wait(&sweep);
+            // A follower that has nothing yet may become a copy of any store.
+            let has_any = |log: &Log| log.next_sequence() > 1 || self.replication.may_write().is_ok();
+            if let Some(log) = self.log.as_mut().filter(|log| has_any(log)) {
                 self.checkpoints.attend(log, self.next_version);
             }
         }
@@ -61,8 +65,19 @@ impl Committer {
         finished
     }
 
+    /// How long its next sweep can be waited for. What another server leads is swept there.
+    fn wait(&self, sweep: &Sweep) -> Option<Duration> {
+        match self.replication.may_write() {
+            Ok(()) => sweep.wait(&self.index, &self.room),
+            Err(_) => None,
+        }
+    }
+
     /// Removes some entries that have expired or are beyond the limit, by the log: no restart shows them again.
     fn sweep(&mut self, sweep: &mut Sweep) {
+        if self.replication.may_write().is_err() {
+            return;
+        }
         let Some(log) = &mut self.log else { return };
         if log.read_only().is_some() {
             // They stay, and so does what says why (`millpond_store_read_only`).
@@ -100,6 +115,13 @@ impl Committer {
                 pending.reply.send(Err(WriteError::ReadOnly(error.clone())));
             }
             return;
+        }
+        if let Err(error) = self.replication.may_write() {
+            let (changes, reads): (Vec<_>, Vec<_>) = left.partition(|pending| pending.work.changes());
+            for pending in changes {
+                pending.reply.send(Err(error.clone()));
+            }
+            *left = reads.into_iter();
         }
         let first_version = self.next_version;
         let group = self.judge(left);

@@ -9,6 +9,7 @@ use millpond_wal::QueueError;
 
 use crate::Error;
 use crate::list::Kind;
+use crate::replication::NotLeader;
 
 /// Why a write was not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -158,6 +159,10 @@ pub enum WriteError {
     /// An earlier failure made the store read-only; nothing was attempted.
     #[error("write refused: {0}")]
     ReadOnly(Arc<Error>),
+
+    /// Another server takes the store's writes. Nothing was written.
+    #[error(transparent)]
+    NotLeader(NotLeader),
 
     /// The store is closed or closing.
     #[error("write refused: the store is closed")]

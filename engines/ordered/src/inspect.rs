@@ -1,5 +1,6 @@
 //! What a key is: its kind, its version, how long it lasts; and what the store has as a whole.
 
+use crate::checkpoint::keeper::Counts;
 use crate::list::Kind;
 use crate::{Eviction, Store};
 
@@ -75,5 +76,15 @@ impl Store {
     /// Keys that were removed to make room since the store was opened, those among them that had expired.
     pub fn evicted(&self) -> u64 {
         self.handle.room.evicted()
+    }
+
+    pub(crate) fn counted(&self, count: impl FnOnce(&Counts) -> f64) -> f64 {
+        self.handle.meet.as_ref().map_or(0.0, |meet| count(&meet.counts))
+    }
+
+    /// Seconds since a moment of the store's clock; 0 where it is none.
+    pub(crate) fn age_s(&self, since_ms: u64) -> f64 {
+        let age_ms = self.handle.index.clock().now_ms().saturating_sub(since_ms);
+        if since_ms == 0 { 0.0 } else { age_ms as f64 / 1e3 }
     }
 }

@@ -55,6 +55,7 @@ mod read;
 mod record;
 mod recover;
 mod replay;
+mod replication;
 mod scan;
 mod section;
 mod space;
@@ -71,11 +72,14 @@ pub use eviction::{EVICTED_MAX, Eviction};
 pub use index::Versioned;
 pub use inspect::Inspected;
 pub use list::{Kind, LIST_BYTES_MAX};
-pub use millpond_wal::{Deadline, Durability, Error, TornTail};
+pub use millpond_wal::{Deadline, Durability, Error, Mark, TornTail};
 pub use options::Options;
 pub use put::{KEY_BYTES_MAX, PUT_BYTES_MAX, PUT_ENTRIES_MAX, Put, VALUE_BYTES_MAX};
 pub use read::ReadError;
 pub use recover::{FoundCheckpoint, Progress, Recovery, Report};
+pub use replication::{
+    FollowError, FollowerSeen, Lag, NotLeader, Position, Pull, PullDone, PullError, Role, Shipment,
+};
 pub use scan::{Entry, Scan};
 pub use section::Section;
 pub use store::Store;

@@ -24,6 +24,9 @@ pub struct Options {
     pub eviction: Eviction,
     /// Bytes of the log since the last checkpoint after which the next is written, and no fewer than the last one has.
     pub checkpoint_log_bytes: u64,
+    /// The server whose records it keeps, as a word for messages: it takes no writes, only [`crate::Store::follow`] changes it. Not of a store
+    /// without a log.
+    pub follows: Option<String>,
 }
 
 impl Default for Options {
@@ -37,6 +40,7 @@ impl Default for Options {
             memory_bytes_max: None,
             eviction: Eviction::None,
             checkpoint_log_bytes: 256 << 20,
+            follows: None,
         }
     }
 }

@@ -27,6 +27,11 @@ pub struct Section {
     pub eviction: Eviction,
     /// Bytes of the log after which a checkpoint is written, and no fewer than the last one has.
     pub checkpoint_log_bytes: u64,
+    /// The server whose store of the same name it follows, as `HOST:PORT` or `unix:PATH`: it has that store's records, and takes no writes
+    /// until it is promoted.
+    pub follow: Option<String>,
+    /// The file with the token that it shows there. The store itself does nothing with it.
+    pub follow_token_file: Option<PathBuf>,
     /// The number that RESP's SELECT calls it by. The store itself does nothing with it.
     pub resp_database: Option<u32>,
 }
@@ -51,6 +56,8 @@ impl Default for Section {
             memory_bytes_max,
             eviction,
             checkpoint_log_bytes,
+            follow: None,
+            follow_token_file: None,
             resp_database: None,
         }
     }
@@ -85,6 +92,18 @@ impl Section {
                 Options::default().checkpoint_log_bytes
             ));
         }
+        match (&self.follow, &self.follow_token_file) {
+            (Some(_), _) if self.durability == Durability::Memory => Err(format!(
+                "{at}.follow: a store with durability \"memory\" has no log, so it follows nobody; name a path, or leave follow out"
+            )),
+            (Some(leader), None) => Err(format!(
+                "{at}.follow_token_file is missing: {leader} gives its records to servers with a token for \"ordered.follow\" alone; name a file that holds it"
+            )),
+            (None, Some(_)) => Err(format!(
+                "{at}.follow_token_file goes with follow; name the server to follow, or leave it out"
+            )),
+            _ => Ok(()),
+        }?;
         if self.memory_bytes_max == Some(0) {
             return Err(format!(
                 "{at}.memory_bytes_max is 0, so the store could hold nothing; leave it out for no limit"
@@ -113,6 +132,7 @@ impl Section {
             memory_bytes_max: self.memory_bytes_max,
             eviction: self.eviction,
             checkpoint_log_bytes: self.checkpoint_log_bytes,
+            follows: self.follow.clone(),
         };
         let Some(path) = &self.path else {
             return Ok((Store::in_memory(options), None));

@@ -15,8 +15,8 @@ use millpond_wal::{
     lock, outcome_unknown, sync_folders,
 };
 
-use crate::checkpoint::keeper::{Checkpoints, Counts, Meet};
-use crate::checkpoint::{Checkpoint, Files};
+use crate::checkpoint::keeper::{Checkpoints, Meet};
+use crate::checkpoint::{self, Checkpoint, Files};
 use crate::commit::Committer;
 use crate::error::WriteError;
 use crate::eviction::Room;
@@ -24,6 +24,7 @@ use crate::index::{Index, Versioned};
 use crate::memory::Memory;
 use crate::record::FORMAT;
 use crate::recover::{self, Recovery};
+use crate::replication::{Replication, Role};
 use crate::scan::{Entry, Range, Scan};
 use crate::write::{Busy, Done, Write, Written};
 use crate::{Durability, Error, Options};
@@ -54,7 +55,9 @@ pub(crate) struct Handle {
     /// Why the log takes no more puts, once it takes none.
     read_only: ReadOnly,
     /// Where checkpoints are asked for, where there is a log.
-    meet: Option<Arc<Meet>>,
+    pub(crate) meet: Option<Arc<Meet>>,
+    /// What other servers have of it, where there is a log.
+    pub(crate) replication: Option<Arc<Replication>>,
     thread: LogThread,
 }
 
@@ -161,7 +164,7 @@ impl Store {
         // The process that made them may have ended before this sync; nothing is shown before it.
         sync_folders(&FORMAT, &*disk, dir)?;
         if let Some(found) = &recovery.checkpoint {
-            sync_checkpoint(&found.file)?;
+            checkpoint::sync(&found.file)?;
         }
         let opened = Log::open(
             &FORMAT,
@@ -187,6 +190,7 @@ impl Store {
             (log.bytes(), options.checkpoint_log_bytes),
         );
         checkpoints.clear(read.begin, &files.unfinished);
+        let replication = Replication::open(dir, queue.clone(), &log, options.follows)?;
         let committer = Committer {
             index: index.clone(),
             log: Some(log),
@@ -195,6 +199,7 @@ impl Store {
             segment_bytes_max,
             room: Arc::new(Room::new(options.memory_bytes_max, options.eviction)),
             checkpoints,
+            replication: replication.keep(),
         };
         let keeper = Keeper::Log(Box::new(committer), meet);
         let store = Store::start(index, keeper, queue, Some(lock))?;
@@ -224,6 +229,7 @@ impl Store {
             room: Arc::default(),
             read_only: ReadOnly::default(),
             meet: None,
+            replication: None,
             thread: LogThread::none(),
         };
         Store {
@@ -237,10 +243,11 @@ impl Store {
         queue: Arc<Queue<Write>>,
         lock: Option<File>,
     ) -> Result<Store, Error> {
-        let mut meet = None;
+        let (mut meet, mut replication) = (None, None);
         let (durability, read_only, memory) = match &keeper {
             Keeper::Log(committer, met) => {
                 meet = Some(met.clone());
+                replication = Some(committer.replication.share());
                 let log = committer.log.as_ref();
                 (
                     committer.durability,
@@ -267,6 +274,7 @@ impl Store {
                 room,
                 read_only,
                 meet,
+                replication,
                 thread,
             }),
         })
@@ -324,7 +332,7 @@ impl Store {
         deadline: Option<Deadline>,
     ) -> Result<(), Busy> {
         let mut write = write.into();
-        if let Err(error) = write.check() {
+        if let Err(error) = write.check().and_then(|()| self.handle.admits(&write)) {
             done(Err(error));
             return Ok(());
         }
@@ -413,17 +421,12 @@ impl Store {
             return Err(Arc::new(Error::GivenUp("a store without a log keeps no file")));
         };
         let closed = || Err(Arc::new(Error::GivenUp("the store is closed")));
+        if self.last_sequence() == 0 && self.role() != Role::Leads {
+            return Err(Arc::new(Error::GivenUp(
+                "a follower without a record has nothing to keep",
+            )));
+        }
         meet.ask().recv().unwrap_or_else(|_| closed())
-    }
-
-    fn counted(&self, count: impl FnOnce(&Counts) -> f64) -> f64 {
-        self.handle.meet.as_ref().map_or(0.0, |meet| count(&meet.counts))
-    }
-
-    /// Seconds since a moment of the store's clock; 0 where it is none.
-    fn age_s(&self, since_ms: u64) -> f64 {
-        let age_ms = self.handle.index.clock().now_ms().saturating_sub(since_ms);
-        if since_ms == 0 { 0.0 } else { age_ms as f64 / 1e3 }
     }
 
     /// Ends the store for all its clones: finishes every put taken in, syncs the log, frees the
@@ -476,13 +479,3 @@ impl Drop for Handle {
 
 #[cfg(test)]
 mod tests;
-
-/// The process that made it may not have synced it, as where a folder was copied; what it stands for is removed.
-fn sync_checkpoint(file: &Path) -> Result<(), Error> {
-    let synced = File::open(file).and_then(|file| file.sync_all());
-    synced.map_err(|source| Error::Read {
-        file: file.to_owned(),
-        action: "sync the checkpoint",
-        source,
-    })
-}

@@ -7,7 +7,7 @@ use std::fmt;
 use millpond_wal::Work;
 
 use crate::Durability;
-use crate::batch::{Batch, Effect};
+use crate::batch::{Batch, Effect, Operation};
 use crate::error::WriteError;
 use crate::put::Put;
 
@@ -55,6 +55,14 @@ impl Write {
         match self {
             Write::Put(put) => put.check(),
             Write::Batch(batch) => batch.check(),
+        }
+    }
+
+    /// Whether it may change anything.
+    pub(crate) fn changes(&self) -> bool {
+        match self {
+            Write::Put(_) => true,
+            Write::Batch(batch) => batch.operations.iter().any(Operation::changes),
         }
     }
 

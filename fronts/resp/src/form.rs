@@ -101,7 +101,7 @@ pub(crate) fn error_text(status: &Status, with_token: bool) -> String {
         Code::Unauthenticated | Code::Forbidden => "NOPERM",
         Code::NotReady => "LOADING",
         Code::Overloaded => "OVERLOADED",
-        Code::ReadOnly => "READONLY",
+        Code::ReadOnly | Code::NotLeader => "READONLY",
         _ => "ERR",
     };
     format!("{kind} {}", status.ex)

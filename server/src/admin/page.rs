@@ -66,8 +66,9 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
     let pipelines = pipelines.map(|pipelines| pipelines.map(|(name, pipeline)| (name, &**pipeline)));
     let nodes = shared.and_then(|shared| shared.calls.nodes());
     let map = nodes.map(|nodes| nodes.in_use());
-    let fresh = shared.zip(nodes);
-    let fresh = fresh.map(|(shared, nodes)| nodes.fresh.read(shared.has_fresh_rows(), Instant::now()));
+    let fresh = shared
+        .zip(nodes)
+        .map(|(shared, nodes)| nodes.fresh.read(shared.has_fresh_rows(), Instant::now()));
     let nodes = nodes.map(|nodes| nodes.all_counts());
     let mut page = Page::default();
     page.part(CallCounts::METRICS, calls.as_ref());
@@ -96,7 +97,9 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
             .map(|nodes| nodes.iter().map(|(name, counts)| (name, &**counts)))
             .next(),
     );
-    page.parts(Store::METRICS, "store", engines.map(|engines| &engines.stores));
+    let stores = engines.map(|engines| &engines.stores);
+    page.parts(Store::METRICS, "store", stores);
+    page.parts(Store::REPLICATION_METRICS, "store", stores);
     page
 }
 

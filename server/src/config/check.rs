@@ -63,6 +63,7 @@ pub(super) fn check(config: &Config) -> Result<(), Problem> {
     check_server(config)?;
     config.sections().check()?;
     check_watched(config)?;
+    check_followers(config)?;
     crate::arrivals::check_built(config)?;
     tls::check(config)?;
     resp::check(config)?;
@@ -70,6 +71,24 @@ pub(super) fn check(config: &Config) -> Result<(), Problem> {
     millpond_methods::check(&config.methods)?;
     let methods = millpond_methods::names(&config.methods);
     config.access.check(&methods)?;
+    Ok(())
+}
+
+/// A store that follows shows its leader a token.
+fn check_followers(config: &Config) -> Result<(), String> {
+    for (name, section) in &config.ordered {
+        let Some(leader) = &section.follow else { continue };
+        millpond_nodes::check_address(leader)
+            .map_err(|why| format!("ordered.{name}.follow is {leader:?}: {why}"))?;
+        if leader.starts_with(millpond_nodes::TLS) {
+            return Err(format!(
+                "ordered.{name}.follow is {leader:?}: a leader is called without TLS; name HOST:PORT in a network of your own, or unix:PATH"
+            ));
+        }
+        if let Some(file) = &section.follow_token_file {
+            crate::following::read_token(file).map_err(|why| format!("ordered.{name}.{why}"))?;
+        }
+    }
     Ok(())
 }
 

@@ -17,7 +17,7 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Why a call has no answer.
 #[derive(Debug)]
-pub(super) enum LinkError {
+pub(crate) enum LinkError {
     /// Nobody listens there: no process that could have taken anything.
     Gone(String),
     /// It could not be reached, broke off, or did not answer in time.
@@ -47,7 +47,7 @@ impl From<io::Error> for LinkError {
 }
 
 /// A blocking connection to one node; opened by the first call, and again after an error.
-pub(super) struct Link {
+pub(crate) struct Link {
     limits: Limits,
     roads: Roads,
     open: Option<Open>,
@@ -62,7 +62,7 @@ struct Open {
 }
 
 impl Link {
-    pub(super) fn new(limits: Limits, roads: Roads) -> Link {
+    pub(crate) fn new(limits: Limits, roads: Roads) -> Link {
         Link {
             limits,
             roads,
@@ -72,7 +72,7 @@ impl Link {
     }
 
     /// Calls a method of the node; an answer comes within `most`, or an error.
-    pub(super) fn call<C: Field, A: Field>(
+    pub(crate) fn call<C: Field, A: Field>(
         &mut self,
         node: &Node,
         (method, token): (&str, Option<&str>),

@@ -51,6 +51,42 @@ schema! {
         durability: Text,
         /// Of the store: whether its log failed, and writes are refused until a restart.
         read_only: Bool,
+        /// Of the store: what other servers have of it; absent where it keeps no log.
+        replication: Optional<Replication<'static>>,
+    }
+}
+
+schema! {
+    /// What other servers have of a store, or it of theirs.
+    answer Replication {
+        /// Of the store: "leader", "follower", or "fenced" where it led and another server was promoted.
+        role: Text,
+        /// Of the store: the epoch of its log.
+        epoch: UInt,
+        /// Of the store: the last record of its log.
+        record: UInt,
+        /// Of a follower: the server that it follows.
+        leader: Optional<Text>,
+        /// Of a follower: whether the leader answered the last question.
+        connected: Optional<Bool>,
+        /// Of a follower: records that the leader had then, and this store has not.
+        lag_records: Optional<UInt>,
+        /// Of a follower: for how long it has not had all that its leader had; absent until it had once.
+        lag_ms: Optional<UInt>,
+        /// Of a leader: servers that asked for its records since its start.
+        followers: List<Follower<'static>>,
+    }
+}
+
+schema! {
+    /// A server that keeps a store's records.
+    answer Follower {
+        /// Of a follower: its name.
+        name: Text,
+        /// Of a follower: the last record that it has.
+        record: UInt,
+        /// Of a follower: how long ago it asked.
+        age_ms: UInt,
     }
 }
 

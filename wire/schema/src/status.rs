@@ -82,6 +82,8 @@ codes! {
     OutcomeUnknown = 30113, 500, false;
     /// A store may hold no more; nothing was written, and nothing will be until there is space.
     Full = 30114, 507, false;
+    /// Another server takes the writes of this store; nothing was written. The error names it where it is known.
+    NotLeader = 30115, 421, true;
     /// A node that holds keys of the call could not be reached, or did not answer in time.
     NodeUnavailable = 30116, 503, true;
     /// The clock of the server that sends a copy is ahead of the clock of the node that is to take it, which takes it at no time.
@@ -116,7 +118,7 @@ pub enum Reason {
     Overflow,
 }
 
-/// An error as it goes over the wire: `{code, ex, retryable}`.
+/// An error as it goes over the wire: `{code, ex, retryable}`, and `leader` where another server takes a store's writes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Status {
     /// What happened.
@@ -125,6 +127,8 @@ pub struct Status {
     pub ex: String,
     /// More than the code says, for fronts that need it.
     pub reason: Option<Reason>,
+    /// Of [`Code::NotLeader`]: where the store's writes are taken, as the server knows it.
+    pub leader: Option<String>,
 }
 
 impl Status {
@@ -134,6 +138,7 @@ impl Status {
             code,
             ex: ex.into(),
             reason: None,
+            leader: None,
         }
     }
 
@@ -141,6 +146,12 @@ impl Status {
     #[must_use]
     pub fn because(self, reason: Option<Reason>) -> Status {
         Status { reason, ..self }
+    }
+
+    /// The same with where a store's writes are taken.
+    #[must_use]
+    pub fn led_by(self, leader: Option<String>) -> Status {
+        Status { leader, ..self }
     }
 
     /// Writes the error map.
@@ -152,6 +163,10 @@ impl Status {
             out.text(&self.ex);
             out.key("retryable");
             out.bool(self.code.retryable());
+            if let Some(leader) = &self.leader {
+                out.key("leader");
+                out.text(leader);
+            }
         });
     }
 
@@ -161,10 +176,14 @@ impl Status {
             Some(Value::Text(text)) => text.to_string(),
             _ => String::new(),
         };
+        let leader = match map.get("leader") {
+            Some(Value::Text(text)) => Some(text.to_string()),
+            _ => None,
+        };
         let unknown = |what: String| Status::new(Code::Internal, format!("{what}: {ex}"));
         match map.get("code") {
             Some(Value::UInt(number)) => match Code::from_number(*number) {
-                Some(code) => Status::new(code, ex),
+                Some(code) => Status::new(code, ex).led_by(leader),
                 None => unknown(format!("code {number}")),
             },
             _ => unknown("an error answer without a code".to_owned()),
@@ -202,7 +221,8 @@ mod tests {
     #[test]
     fn every_code_round_trips() {
         for code in Code::ALL {
-            let status = Status::new(*code, "what \"and\" why");
+            let leader = (*code == Code::NotLeader).then(|| "b:8090".to_owned());
+            let status = Status::new(*code, "what \"and\" why").led_by(leader);
             for encoding in [Encoding::Msgpack, Encoding::Json] {
                 let mut bytes = Vec::new();
                 status.encode(&mut Encoder::new(&mut bytes, encoding, false));

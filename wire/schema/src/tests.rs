@@ -143,6 +143,17 @@ fn ordered_methods_round_trip() {
         start: 0,
         stop: -1,
     });
+    round_trip::<ordered_follow::Call<'_>>(&ordered_follow::Call {
+        table: None,
+        follower: "b:8090".into(),
+        history: bytes(&[7; 16]),
+        epoch: 3,
+        position: 9,
+        record_epoch: Some(2),
+        record_crc32c: None,
+        bytes_max: Some(1),
+        wait_ms: 0,
+    });
     for keys in [None, Some(vec![bytes(b"k")])] {
         round_trip::<ordered_inspect::Call<'_>>(&ordered_inspect::Call { table: None, keys });
     }

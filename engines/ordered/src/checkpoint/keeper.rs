@@ -239,6 +239,11 @@ impl Checkpoints {
         }
     }
 
+    /// Whether there is a checkpoint.
+    pub fn has_one(&self) -> bool {
+        self.meet.counts.bytes.load(Ordering::Relaxed) > 0
+    }
+
     /// Between two groups: answers, begins and ends what is to be. `next_version` is that of the next entry written.
     pub fn attend(&mut self, log: &mut Log, next_version: u64) {
         let mut is_asked = false;

@@ -9,6 +9,7 @@ mod checkpoints;
 mod crash;
 mod damage;
 mod eviction;
+mod followers;
 mod held;
 mod linearizable;
 mod model;

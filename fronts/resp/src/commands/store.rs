@@ -249,6 +249,8 @@ pub(crate) fn goes_again(status: &Status) -> bool {
             | Code::TooLarge
             // Reads go on where the log has failed.
             | Code::StorageFailed
+            // They go on where another server takes the writes.
+            | Code::NotLeader
             // A token may open what reads among them and no batch.
             | Code::Unauthenticated
             | Code::Forbidden

@@ -1,0 +1,358 @@
+//! One store, its leader, takes writes; others, its followers, have the records of its log in logs of their own.
+//!
+//! `ship` reads a leader's log for followers, `follow` puts what they get into theirs and promotes them. Nothing here knows a
+//! network. Invariants: a follower's log is the beginning of its leader's, record by record; a store that has heard of a higher epoch of
+//! its history takes no write until it is promoted itself.
+
+mod fence;
+mod follow;
+mod ship;
+
+use std::fmt;
+use std::ops::Deref;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use millpond_metrics::Metric;
+use millpond_wal::{History, Log, Queue};
+
+use crate::error::WriteError;
+use crate::store::Handle;
+use crate::write::Write;
+use crate::{Error, Store};
+use follow::{Desk, WAIT_MAX};
+use ship::Shipping;
+
+pub use follow::FollowError;
+pub use ship::{FollowerSeen, Pull, PullDone, PullError};
+
+/// What the log says of a leader that leads no more.
+const REPLACED: &str = "another server leads this ordered store by now: writes are refused here; let it follow that server (docs/operations.md)";
+
+/// What a store is to the others that have its records.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// It takes writes.
+    Leads,
+    /// It has the records of a leader.
+    Follows {
+        /// As [`crate::Options::follows`] says it.
+        leader: Arc<str>,
+    },
+    /// It led, and another store was promoted since.
+    Fenced {
+        /// That store's epoch.
+        epoch: u64,
+    },
+}
+
+impl Role {
+    /// "leader", "follower" or "fenced".
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Role::Leads => "leader",
+            Role::Follows { .. } => "follower",
+            Role::Fenced { .. } => "fenced",
+        }
+    }
+}
+
+/// A write came to a store that takes none.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NotLeader {
+    /// Where writes are taken, as far as this store knows it.
+    pub leader: Option<Arc<str>>,
+    /// The epoch in which another store leads, where this one was its leader before.
+    pub fenced_by: Option<u64>,
+}
+
+impl fmt::Display for NotLeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.leader, self.fenced_by) {
+            (Some(leader), _) => write!(
+                f,
+                "not the leader: this store follows {leader}, which takes its writes; write there"
+            ),
+            (None, epoch) => write!(
+                f,
+                "not the leader: another server leads this store, in epoch {}; write there",
+                epoch.unwrap_or_default()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for NotLeader {}
+
+/// Where a log ends: what a follower has, by its own durability.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// Of the log that it is of.
+    pub history: [u8; 16],
+    /// The log's.
+    pub epoch: u64,
+    /// The last record; 0 where there is none.
+    pub sequence: u64,
+    /// Of that record, where the log still has it.
+    pub mark: Option<millpond_wal::Mark>,
+}
+
+/// Records on their way from a leader's log to a follower's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Shipment {
+    /// Of the leader's log.
+    pub history: [u8; 16],
+    /// In which the records were written; the leader's own where there are none.
+    pub epoch: u64,
+    /// The sequence of the first.
+    pub first: u64,
+    /// The leader's last record.
+    pub last: u64,
+    /// As they lie in the leader's log; empty where nothing came in time.
+    pub bytes: Vec<u8>,
+}
+
+/// How far a follower is behind its leader, as far as it knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Lag {
+    /// Whether the leader answered the last question.
+    pub is_connected: bool,
+    /// Records that the leader had then, and this store has not.
+    pub records: u64,
+    /// Since it last had all that its leader had; `None` where it never did.
+    pub ms: Option<u64>,
+}
+
+/// What all threads of a store know.
+pub(crate) struct Replication {
+    dir: PathBuf,
+    /// Whether `role` is [`Role::Leads`].
+    leads: AtomicBool,
+    role: Mutex<Role>,
+    /// The last record that is in the log, by its durability, and shown.
+    last: AtomicU64,
+    position: Mutex<Position>,
+    heard: Mutex<Heard>,
+    desk: Mutex<Desk>,
+    /// Whether the log thread has something to look at.
+    is_awaited: AtomicBool,
+    queue: Arc<Queue<Write>>,
+    shipping: Shipping,
+}
+
+/// What a follower knows of its leader.
+#[derive(Debug, Default)]
+struct Heard {
+    is_connected: bool,
+    last: u64,
+    caught_up: Option<Instant>,
+}
+
+impl Replication {
+    /// Of a store that is opened; `log` is its log.
+    ///
+    /// # Errors
+    /// Whether it leads cannot be read.
+    pub fn open(
+        dir: &Path,
+        queue: Arc<Queue<Write>>,
+        log: &Log,
+        follows: Option<String>,
+    ) -> Result<Replication, Error> {
+        let History { epoch, id } = log.history().unwrap_or(History {
+            epoch: 0,
+            id: [0; 16],
+        });
+        let sequence = log.next_sequence() - 1;
+        let fenced = fence::read(dir)?.filter(|fenced| *fenced > epoch);
+        let role = match (follows, fenced) {
+            (Some(leader), _) => Role::Follows {
+                leader: leader.into(),
+            },
+            (None, Some(epoch)) => {
+                tracing::warn!(epoch, dir = %dir.display(), "{REPLACED}");
+                Role::Fenced { epoch }
+            }
+            (None, None) => Role::Leads,
+        };
+        Ok(Replication {
+            dir: dir.to_owned(),
+            leads: AtomicBool::new(role == Role::Leads),
+            role: Mutex::new(role),
+            last: AtomicU64::new(sequence),
+            position: Mutex::new(Position {
+                history: id,
+                epoch,
+                sequence,
+                mark: None,
+            }),
+            heard: Mutex::default(),
+            desk: Mutex::default(),
+            is_awaited: AtomicBool::new(false),
+            queue,
+            shipping: Shipping::default(),
+        })
+    }
+
+    /// For the log thread: who waits is told when that has ended.
+    pub fn keep(self) -> Kept {
+        Kept(Arc::new(self))
+    }
+
+    /// Whether it is this store that takes writes.
+    #[inline]
+    pub fn may_write(&self) -> Result<(), WriteError> {
+        match self.leads.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => Err(WriteError::NotLeader(self.not_leader())),
+        }
+    }
+
+    fn not_leader(&self) -> NotLeader {
+        let (leader, fenced_by) = match self.role() {
+            Role::Follows { leader } => (Some(leader), None),
+            Role::Fenced { epoch } => (None, Some(epoch)),
+            // It was promoted a moment ago.
+            Role::Leads => (None, None),
+        };
+        NotLeader { leader, fenced_by }
+    }
+
+    fn role(&self) -> Role {
+        lock(&self.role).clone()
+    }
+
+    fn set_role(&self, role: Role) {
+        let mut held = lock(&self.role);
+        self.leads.store(role == Role::Leads, Ordering::Release);
+        *held = role;
+    }
+
+    /// Another store of this history was promoted to that epoch: this one leads no more, if it did.
+    fn fence(&self, epoch: u64) {
+        if epoch <= lock(&self.position).epoch {
+            return;
+        }
+        match self.role() {
+            Role::Fenced { epoch: known } if known >= epoch => {}
+            Role::Follows { .. } => {}
+            Role::Leads | Role::Fenced { .. } => {
+                self.set_role(Role::Fenced { epoch });
+                tracing::error!(epoch, dir = %self.dir.display(), "{REPLACED}");
+                if let Err(error) = fence::write(&self.dir, epoch) {
+                    tracing::error!(%error, dir = %self.dir.display(), "that cannot be noted in the store's folder: do not start it again as a leader");
+                }
+            }
+        }
+    }
+
+    /// Everything up to this record is in the log and shown.
+    fn wrote(&self, last: u64) {
+        self.last.store(last, Ordering::SeqCst);
+        self.shipping.wrote();
+    }
+}
+
+/// The log thread's hold of it.
+pub(crate) struct Kept(Arc<Replication>);
+
+impl Kept {
+    /// For others.
+    pub fn share(&self) -> Arc<Replication> {
+        self.0.clone()
+    }
+}
+
+impl Deref for Kept {
+    type Target = Arc<Replication>;
+
+    fn deref(&self) -> &Arc<Replication> {
+        &self.0
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        lock(&self.0.desk).close();
+        self.0.shipping.stop();
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Handle {
+    /// Whether this store takes the write: one that changes nothing, or where it leads.
+    pub fn admits(&self, write: &Write) -> Result<(), WriteError> {
+        match &self.replication {
+            Some(shared) if write.changes() => shared.may_write(),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Store {
+    /// What a page has of its followers and its leader.
+    pub const REPLICATION_METRICS: &'static [Metric<Store>] = &[
+        Metric::gauge(
+            "millpond_store_leads",
+            "1 where the store takes writes; 0 where it follows another server's, or another was promoted in its place.",
+            |store: &Store| f64::from(store.role() == Role::Leads),
+        ),
+        Metric::gauge(
+            "millpond_store_record",
+            "The last record of its log; 0 where there is none.",
+            |store: &Store| store.last_sequence() as f64,
+        ),
+        Metric::gauge(
+            "millpond_store_follower_connected",
+            "Of a follower: 1 while its leader answers.",
+            |store: &Store| f64::from(store.lag().is_some_and(|lag| lag.is_connected)),
+        ),
+        Metric::gauge(
+            "millpond_store_follower_lag_records",
+            "Of a follower: records that its leader had when it last answered, and this store has not.",
+            |store: &Store| store.lag().map_or(0.0, |lag| lag.records as f64),
+        ),
+        Metric::gauge(
+            "millpond_store_follower_lag_seconds",
+            "Of a follower: for how long it has not had all that its leader had, as far as it knows; 0 until it had once.",
+            |store: &Store| {
+                store
+                    .lag()
+                    .and_then(|lag| lag.ms)
+                    .map_or(0.0, |ms| ms as f64 / 1e3)
+            },
+        ),
+        Metric::gauge(
+            "millpond_store_followers",
+            "Of a leader: servers that asked for its records within the last minute.",
+            |store: &Store| {
+                let mut seen = store.followers();
+                seen.retain(|follower| follower.age <= WAIT_MAX);
+                seen.len() as f64
+            },
+        ),
+    ];
+
+    /// What it is to others that have its records; a store without a log leads.
+    pub fn role(&self) -> Role {
+        let shared = self.handle.replication.as_ref();
+        shared.map_or(Role::Leads, |shared| shared.role())
+    }
+
+    /// The epoch of its log; 0 where there is none.
+    pub fn epoch(&self) -> u64 {
+        let shared = self.handle.replication.as_ref();
+        shared.map_or(0, |shared| lock(&shared.position).epoch)
+    }
+
+    /// The last record of its log that is shown; 0 where there is none.
+    pub fn last_sequence(&self) -> u64 {
+        let shared = self.handle.replication.as_ref();
+        shared.map_or(0, |shared| shared.last.load(Ordering::Acquire))
+    }
+}

@@ -1,0 +1,378 @@
+//! A follower's part: where its log ends, the leader's next records into it, and its promotion.
+//!
+//! All of it is done by the log thread, between two groups. Invariant: records take effect behind what the log ends with, in their order,
+//! once they are as durable as configured; what does not follow changes nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use millpond_wal::{Body, BrokenRun, History, Log, Mark, Record, Tail, records_in};
+
+use super::{Lag, Position, Replication, Role, Shipment, lock};
+use crate::commit::Committer;
+use crate::record::{FORMAT, Logged};
+use crate::{Error, Store};
+
+/// Why a follower did not take records, or was not promoted.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum FollowError {
+    /// It follows nobody, by now or ever.
+    #[error("this store follows nobody: it is {0}")]
+    NotFollowing(&'static str),
+
+    /// Records of another log.
+    #[error(
+        "the leader's log is another one than this store's: its history is {theirs}, and {ours} here; let this store begin with a copy of the leader's"
+    )]
+    History {
+        /// This store's.
+        ours: String,
+        /// The leader's.
+        theirs: String,
+    },
+
+    /// Records of a leader that another store was promoted in place of.
+    #[error(
+        "the records are of epoch {theirs}, and this store is in epoch {ours}: their server leads no more; name the server that was promoted"
+    )]
+    OlderEpoch {
+        /// This store's.
+        ours: u64,
+        /// The records'.
+        theirs: u64,
+    },
+
+    /// Records that do not follow from those that are there, or none at all.
+    #[error(
+        "the records do not follow from what this store has: {0}; let this store begin with a copy of the leader's"
+    )]
+    Broken(String),
+
+    /// It has no record of its leader's: what it would lead is nothing.
+    #[error(
+        "this store has no record of its leader yet, so that promoting it would give up everything; promote another one, or take the key \"follow\" out of its section to begin an empty store"
+    )]
+    Empty,
+
+    /// The log could not be written; the records are as good as not taken.
+    #[error(transparent)]
+    Storage(Arc<Error>),
+
+    /// The store is closed or closing.
+    #[error("the store is closed")]
+    Closed,
+}
+
+enum Task {
+    Apply(Shipment),
+    Promote,
+}
+
+type Outcome = Result<Position, FollowError>;
+
+/// Where the log thread finds what it is to do.
+#[derive(Default)]
+pub(super) struct Desk {
+    waiting: Vec<(Task, SyncSender<Outcome>)>,
+    is_closed: bool,
+}
+
+impl Desk {
+    /// Who waits learns that nothing more is done.
+    pub fn close(&mut self) {
+        self.is_closed = true;
+        self.waiting.clear();
+    }
+}
+
+/// A record of the leader's log, as it goes into this one.
+struct Shipped<'s> {
+    kind: u8,
+    first_version: u64,
+    body: &'s [u8],
+}
+
+impl Body for Shipped<'_> {
+    fn kind(&self) -> u8 {
+        self.kind
+    }
+
+    fn number(&self) -> u64 {
+        self.first_version
+    }
+
+    fn bytes(&self) -> usize {
+        self.body.len()
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.body);
+    }
+}
+
+impl Replication {
+    fn ask(&self, task: Task) -> Receiver<Outcome> {
+        let (sender, receiver) = sync_channel(1);
+        let mut desk = lock(&self.desk);
+        if !desk.is_closed {
+            desk.waiting.push((task, sender));
+        }
+        drop(desk);
+        self.is_awaited.store(true, Ordering::Release);
+        self.queue.nudge();
+        receiver
+    }
+
+    fn ask_wait(&self, task: Task) -> Outcome {
+        self.ask(task).recv().unwrap_or(Err(FollowError::Closed))
+    }
+}
+
+impl Committer {
+    /// Does what was asked since the last group, and says how far the log is.
+    pub fn replicate(&mut self) {
+        if self.replication.is_awaited.swap(false, Ordering::Acquire) {
+            let waiting = std::mem::take(&mut lock(&self.replication.desk).waiting);
+            for (task, sender) in waiting {
+                let done = match task {
+                    Task::Apply(shipment) => self.take_in(&shipment),
+                    Task::Promote => self.promote(),
+                };
+                self.say_end();
+                let _ = sender.send(done);
+            }
+        }
+        self.say_end();
+    }
+
+    fn say_end(&self) {
+        if let Some(log) = &self.log {
+            self.replication.wrote(log.next_sequence() - 1);
+        }
+    }
+
+    fn take_in(&mut self, shipment: &Shipment) -> Outcome {
+        let replication = self.replication.share();
+        let Role::Follows { .. } = replication.role() else {
+            return Err(FollowError::NotFollowing(replication.role().as_str()));
+        };
+        let has_checkpoint = self.checkpoints.has_one();
+        let log = self.log.as_mut().ok_or(FollowError::Closed)?;
+        let history = next_history(log, shipment, has_checkpoint)?;
+        if shipment.bytes.is_empty() {
+            return Ok(*lock(&replication.position));
+        }
+        let records = check(shipment, log.next_sequence(), self.next_version)?;
+        log.begin_epoch(history, self.next_version)
+            .map_err(FollowError::Storage)?;
+        let bodies: Vec<Shipped<'_>> = records
+            .iter()
+            .map(|(record, logged)| Shipped {
+                kind: record.kind,
+                first_version: logged.first_version,
+                body: record.body,
+            })
+            .collect();
+        let group: Vec<&Shipped<'_>> = bodies.iter().collect();
+        log.append(&group)
+            .map_err(|failure| FollowError::Storage(failure.error))?;
+        for (_, logged) in &records {
+            self.next_version += u64::from(logged.entry_count);
+            self.index.clock().observe(logged.time_ms);
+            let done = logged.replay(&self.index, false);
+            done.map_err(|broken| FollowError::Broken(broken.to_string()))?;
+        }
+        let mut position = lock(&replication.position);
+        *position = Position {
+            history: history.id,
+            epoch: history.epoch,
+            sequence: log.next_sequence() - 1,
+            mark: records.last().map(|(record, _)| Mark {
+                epoch: history.epoch,
+                crc32c: record.content_crc32c(),
+            }),
+        };
+        Ok(*position)
+    }
+
+    fn promote(&mut self) -> Outcome {
+        let replication = self.replication.share();
+        let above = match replication.role() {
+            Role::Leads => return Err(FollowError::NotFollowing(Role::Leads.as_str())),
+            Role::Follows { .. } => 0,
+            Role::Fenced { epoch } => epoch,
+        };
+        let log = self.log.as_mut().ok_or(FollowError::Closed)?;
+        let History { epoch, id } = log.history().ok_or(FollowError::Empty)?;
+        if log.next_sequence() == 1 && !self.checkpoints.has_one() {
+            return Err(FollowError::Empty);
+        }
+        // Above all that it knows of, and above those that it does not: they began earlier.
+        let history = History {
+            epoch: (epoch.max(above) + 1).max(self.index.clock().now_ms()),
+            id,
+        };
+        log.begin_epoch(history, self.next_version)
+            .map_err(FollowError::Storage)?;
+        let mut position = lock(&replication.position);
+        position.epoch = history.epoch;
+        let sequence = log.next_sequence() - 1;
+        if position.sequence != sequence {
+            (position.sequence, position.mark) = (sequence, None);
+        }
+        let promoted = *position;
+        drop(position);
+        replication.set_role(Role::Leads);
+        tracing::warn!(
+            epoch = history.epoch,
+            record = promoted.sequence,
+            "an ordered store was promoted: it takes writes from here on"
+        );
+        Ok(promoted)
+    }
+}
+
+/// In which history records of the leader are written here.
+fn next_history(log: &Log, shipment: &Shipment, has_checkpoint: bool) -> Result<History, FollowError> {
+    let theirs = History {
+        epoch: shipment.epoch,
+        id: shipment.history,
+    };
+    let Some(ours) = log.history() else {
+        return Ok(theirs);
+    };
+    if theirs.id != ours.id {
+        // One that has nothing becomes a copy of anything.
+        return match log.next_sequence() == 1 && !has_checkpoint {
+            true => Ok(theirs),
+            false => Err(FollowError::History {
+                ours: ours.to_string(),
+                theirs: theirs.to_string(),
+            }),
+        };
+    }
+    match theirs.epoch < ours.epoch {
+        true => Err(FollowError::OlderEpoch {
+            ours: ours.epoch,
+            theirs: theirs.epoch,
+        }),
+        false => Ok(theirs),
+    }
+}
+
+/// The records of a shipment, each following from the one before.
+fn check(
+    shipment: &Shipment,
+    next_sequence: u64,
+    next_version: u64,
+) -> Result<Vec<(Record<'_>, Logged<'_>)>, FollowError> {
+    let broken = |broken: BrokenRun| FollowError::Broken(broken.to_string());
+    let (mut sequence, mut version, mut records) = (next_sequence, next_version, Vec::new());
+    for record in records_in(&FORMAT, &shipment.bytes) {
+        let record = record.map_err(FollowError::Broken)?;
+        let logged = Logged::of(&record);
+        BrokenRun::check("sequence", sequence, record.sequence).map_err(broken)?;
+        BrokenRun::check("version", version, logged.first_version).map_err(broken)?;
+        sequence += 1;
+        version += u64::from(logged.entry_count);
+        records.push((record, logged));
+    }
+    Ok(records)
+}
+
+impl Store {
+    /// Where its log ends, with the mark of the last record where the log has it. Reads the log where that is not known yet.
+    ///
+    /// # Errors
+    /// The log cannot be read, or there is none.
+    pub fn position(&self) -> Result<Position, Error> {
+        let Some(shared) = &self.handle.replication else {
+            return Err(Error::GivenUp("a store without a log has no followers"));
+        };
+        let known = *lock(&shared.position);
+        let sequence = shared.last.load(Ordering::Acquire);
+        if known.sequence == sequence && (known.mark.is_some() || sequence == 0) {
+            return Ok(known);
+        }
+        let tail = Tail::behind(&FORMAT, &shared.dir, sequence)?;
+        let mut position = lock(&shared.position);
+        if position.sequence <= sequence {
+            position.sequence = sequence;
+            position.mark = tail.and_then(|tail| tail.before());
+        }
+        Ok(*position)
+    }
+
+    /// Has a follower's log take the leader's next records, and waits until they are durable as configured, and shown. Returns where
+    /// its log ends then.
+    ///
+    /// # Errors
+    /// They were not taken; see [`FollowError`].
+    pub fn follow(&self, shipment: Shipment) -> Result<Position, FollowError> {
+        let shared = self.replicates()?;
+        let last = shipment.last;
+        let position = shared.ask_wait(Task::Apply(shipment))?;
+        let mut heard = lock(&shared.heard);
+        heard.last = last;
+        heard.is_connected = true;
+        if position.sequence >= last {
+            heard.caught_up = Some(Instant::now());
+        }
+        Ok(position)
+    }
+
+    /// The leader did not answer, or not what can be followed.
+    pub fn lost_leader(&self) {
+        if let Some(shared) = &self.handle.replication {
+            lock(&shared.heard).is_connected = false;
+        }
+    }
+
+    /// How far it is behind its leader; `None` where it follows nobody.
+    pub fn lag(&self) -> Option<Lag> {
+        let shared = self.handle.replication.as_ref()?;
+        let Role::Follows { .. } = shared.role() else {
+            return None;
+        };
+        let heard = lock(&shared.heard);
+        let records = heard.last.saturating_sub(shared.last.load(Ordering::Acquire));
+        let since = |at: Instant| match heard.is_connected && records == 0 {
+            true => 0,
+            false => at.elapsed().as_millis() as u64,
+        };
+        Some(Lag {
+            is_connected: heard.is_connected,
+            records,
+            ms: heard.caught_up.map(since),
+        })
+    }
+
+    /// Lets a follower, or a leader that was fenced, lead: it begins the next epoch of its log, and takes writes from then on. Returns
+    /// where its log ends.
+    ///
+    /// # Errors
+    /// It leads already, has nothing, or its log cannot be written.
+    pub fn promote(&self) -> Result<Position, FollowError> {
+        self.replicates()?.ask_wait(Task::Promote)
+    }
+
+    /// Another store of this history leads in that epoch. A leader in a lower one takes no writes from then on.
+    pub fn fence(&self, history: [u8; 16], epoch: u64) {
+        if let Some(shared) = &self.handle.replication
+            && lock(&shared.position).history == history
+        {
+            shared.fence(epoch);
+        }
+    }
+
+    fn replicates(&self) -> Result<&Arc<Replication>, FollowError> {
+        let shared = self.handle.replication.as_ref();
+        shared.ok_or(FollowError::NotFollowing("a store without a log"))
+    }
+}
+
+/// How long a store that is asked for records waits at most for the next.
+pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);

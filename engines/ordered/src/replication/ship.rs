@@ -1,0 +1,350 @@
+//! A leader's part: the records behind a follower's position, from the files of its log, when there are some.
+//!
+//! A thread of its own reads and answers; it begins with the first question. The log thread wakes it, and waits for nothing. Invariant:
+//! a follower gets records only where its last one is this log's own, as far as the log still tells.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use millpond_wal::{History, Mark, Tail};
+
+use super::follow::WAIT_MAX;
+use super::{NotLeader, Position, Replication, Role, Shipment, lock};
+use crate::record::FORMAT;
+use crate::{Error, Store};
+
+/// Followers that are known at a time.
+const FOLLOWERS_MAX: usize = 64;
+
+/// A follower's question for what comes behind its position, which says what it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pull {
+    /// Its name, the same in all its questions.
+    pub follower: String,
+    /// Where its log ends.
+    pub position: Position,
+    /// About as many bytes are sent at once; more where a record has more.
+    pub bytes_max: usize,
+    /// How long it waits where there is nothing; a minute at most.
+    pub wait: Duration,
+}
+
+/// Why a follower gets nothing.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum PullError {
+    /// The store leads nobody.
+    #[error(transparent)]
+    NotLeader(#[from] NotLeader),
+
+    /// The follower's log is another one.
+    #[error(
+        "the follower's log is another one than this store's: their histories differ; let the follower begin with a copy of this store"
+    )]
+    History,
+
+    /// The follower has what this log has not.
+    #[error(
+        "the follower's log has gone another way than this store's: {0}; let the follower begin with a copy of this store, and keep its folder aside if what it has alone is wanted"
+    )]
+    Diverged(String),
+
+    /// The log does not have what the follower needs.
+    #[error(
+        "this store's log begins behind record {0}, which is the follower's last: a checkpoint stands for the records between; let the follower begin with a copy of this store"
+    )]
+    Gone(u64),
+
+    /// More followers than are kept.
+    #[error("{FOLLOWERS_MAX} followers are known already; give each of them one name")]
+    TooMany,
+
+    /// The log cannot be read.
+    #[error(transparent)]
+    Storage(Arc<Error>),
+
+    /// The store is closed or closing, or keeps no log.
+    #[error("the store is closed, or keeps no log")]
+    Closed,
+}
+
+/// Called once with the answer, on the thread that reads the log.
+pub type PullDone = Box<dyn FnOnce(Result<Shipment, PullError>) + Send + 'static>;
+
+/// A follower, as its leader knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FollowerSeen {
+    /// Its name.
+    pub name: String,
+    /// The last record that it has in its log.
+    pub sequence: u64,
+    /// Since its last question.
+    pub age: Duration,
+}
+
+struct Waiting {
+    pull: Pull,
+    until: Instant,
+    done: PullDone,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: Vec<Waiting>,
+    /// What each follower has, and when it said so.
+    followers: BTreeMap<String, (u64, Instant)>,
+    is_started: bool,
+    is_stopped: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Shipping {
+    state: Mutex<State>,
+    changed: Condvar,
+    /// Whether the thread waits for records.
+    is_waiting: AtomicBool,
+}
+
+impl Shipping {
+    /// There are more records.
+    pub fn wrote(&self) {
+        if self.is_waiting.load(Ordering::SeqCst) {
+            // Whoever is about to wait holds this until it does.
+            drop(lock(&self.state));
+            self.changed.notify_all();
+        }
+    }
+
+    pub fn stop(&self) {
+        lock(&self.state).is_stopped = true;
+        self.changed.notify_all();
+    }
+}
+
+impl Store {
+    /// Answers a follower's question: at once where there are records behind its position, else when there are, or with none when it has
+    /// waited as long as it says. A question of the same follower that waits is answered with none.
+    pub fn pull(&self, pull: Pull, done: PullDone) {
+        let Some(shared) = &self.handle.replication else {
+            return done(Err(PullError::Closed));
+        };
+        let now = Instant::now();
+        let waiting = Waiting {
+            until: now + pull.wait.min(WAIT_MAX),
+            pull,
+            done,
+        };
+        let mut state = lock(&shared.shipping.state);
+        let name = &waiting.pull.follower;
+        let is_known = state.followers.contains_key(name);
+        let refused = match (
+            state.is_stopped,
+            is_known || state.followers.len() < FOLLOWERS_MAX,
+        ) {
+            (true, _) => Some(PullError::Closed),
+            (false, false) => Some(PullError::TooMany),
+            (false, true) => None,
+        };
+        if let Some(error) = refused {
+            drop(state);
+            return (waiting.done)(Err(error));
+        }
+        let has = (waiting.pull.position.sequence, now);
+        state.followers.insert(name.clone(), has);
+        state.waiting.push(waiting);
+        if !state.is_started {
+            let serves = Arc::clone(shared);
+            let thread = thread::Builder::new().name("ordered-ship".into());
+            match thread.spawn(move || serves.ship()) {
+                Ok(_) => state.is_started = true,
+                Err(error) => {
+                    let waiting = std::mem::take(&mut state.waiting);
+                    drop(state);
+                    let error = Arc::new(Error::Thread(error));
+                    for waiting in waiting {
+                        (waiting.done)(Err(PullError::Storage(error.clone())));
+                    }
+                    return;
+                }
+            }
+        }
+        drop(state);
+        shared.shipping.changed.notify_all();
+    }
+
+    /// The followers that have asked since it was opened.
+    pub fn followers(&self) -> Vec<FollowerSeen> {
+        let Some(shared) = &self.handle.replication else {
+            return Vec::new();
+        };
+        let state = lock(&shared.shipping.state);
+        let followers = state.followers.iter();
+        let seen = |(name, (sequence, at)): (&String, &(u64, Instant))| FollowerSeen {
+            name: name.clone(),
+            sequence: *sequence,
+            age: at.elapsed(),
+        };
+        followers.map(seen).collect()
+    }
+}
+
+impl Replication {
+    /// Answers questions until the store is closed.
+    fn ship(&self) {
+        let mut tails = BTreeMap::new();
+        while let Some(ready) = self.ready() {
+            for Waiting { pull, done, .. } in ready {
+                done(self.serve(&pull, &mut tails));
+            }
+        }
+        let left = std::mem::take(&mut lock(&self.shipping.state).waiting);
+        for waiting in left {
+            (waiting.done)(Err(PullError::Closed));
+        }
+    }
+
+    /// Waits for questions that can be answered.
+    fn ready(&self) -> Option<Vec<Waiting>> {
+        let mut state = lock(&self.shipping.state);
+        loop {
+            self.shipping.is_waiting.store(true, Ordering::SeqCst);
+            if state.is_stopped {
+                return None;
+            }
+            let (last, leads, now) = (
+                self.last.load(Ordering::SeqCst),
+                self.leads.load(Ordering::Acquire),
+                Instant::now(),
+            );
+            let epoch = lock(&self.position).epoch;
+            let is_ready = |waiting: &Waiting| {
+                let has = &waiting.pull.position;
+                !leads || has.sequence != last || has.epoch > epoch || waiting.until <= now
+            };
+            let mut ready = Vec::new();
+            for waiting in std::mem::take(&mut state.waiting) {
+                // Of each follower the last question waits.
+                match is_ready(&waiting) {
+                    true => ready.push(waiting),
+                    false => state.waiting.push(waiting),
+                }
+            }
+            let mut at = 0;
+            while at < state.waiting.len() {
+                let name = state.waiting.get(at).map(|waiting| waiting.pull.follower.clone());
+                let behind = state.waiting.iter().skip(at + 1);
+                let is_old = behind
+                    .into_iter()
+                    .any(|later| Some(&later.pull.follower) == name.as_ref());
+                match is_old {
+                    true => ready.push(state.waiting.remove(at)),
+                    false => at += 1,
+                }
+            }
+            if !ready.is_empty() {
+                self.shipping.is_waiting.store(false, Ordering::SeqCst);
+                return Some(ready);
+            }
+            let until = state.waiting.iter().map(|waiting| waiting.until).min();
+            let long = until.map_or(WAIT_MAX, |until| until.saturating_duration_since(now));
+            let waited = self.shipping.changed.wait_timeout(state, long);
+            state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+        }
+    }
+
+    fn serve(&self, pull: &Pull, tails: &mut BTreeMap<String, Tail>) -> Result<Shipment, PullError> {
+        let (has, last) = (pull.position, self.last.load(Ordering::SeqCst));
+        let ours = *lock(&self.position);
+        let is_ours = has.history == ours.history;
+        if !is_ours && has.sequence > 0 {
+            return Err(PullError::History);
+        }
+        if is_ours && has.epoch > ours.epoch {
+            self.fence(has.epoch);
+        }
+        if self.role() != Role::Leads {
+            return Err(self.not_leader().into());
+        }
+        if has.sequence > last {
+            let why = format!(
+                "it has record {}, and this one ends at record {last}",
+                has.sequence
+            );
+            return Err(PullError::Diverged(why));
+        }
+        let nothing = Shipment {
+            history: ours.history,
+            epoch: ours.epoch,
+            first: last + 1,
+            last,
+            bytes: Vec::new(),
+        };
+        let failed = |error| PullError::Storage(Arc::new(error));
+        let mut tail = match tails.remove(&pull.follower) {
+            Some(tail) if tail.next_sequence() == has.sequence + 1 => tail,
+            _ => {
+                let tail = Tail::behind(&FORMAT, &self.dir, has.sequence).map_err(failed)?;
+                tail.ok_or(PullError::Gone(has.sequence))?
+            }
+        };
+        compare(&has, &tail, is_ours)?;
+        if has.sequence == last {
+            tails.insert(pull.follower.clone(), tail);
+            return Ok(nothing);
+        }
+        let taken = tail.take(last, pull.bytes_max).map_err(failed)?;
+        let taken = taken.ok_or(PullError::Gone(has.sequence))?;
+        if tails.len() < FOLLOWERS_MAX {
+            tails.insert(pull.follower.clone(), tail);
+        }
+        let History { epoch, id } = taken.history.unwrap_or(History {
+            // Format 1 has none; its records are older than any promotion.
+            epoch: 1,
+            id: ours.history,
+        });
+        Ok(Shipment {
+            history: id,
+            epoch,
+            first: taken.first,
+            last,
+            bytes: taken.bytes,
+        })
+    }
+}
+
+/// Whether a follower's last record is the one that this log has there.
+fn compare(has: &Position, tail: &Tail, is_ours: bool) -> Result<(), PullError> {
+    if has.sequence == 0 || !is_ours {
+        return Ok(());
+    }
+    let diverged = |why: String| Err(PullError::Diverged(why));
+    let Some(Mark { epoch, crc32c }) = tail.before() else {
+        // A checkpoint stands for it: its writer is all that can be compared.
+        let next = tail.history().map_or(1, |history| history.epoch);
+        return match has.epoch == next {
+            true => Ok(()),
+            false => Err(PullError::Gone(has.sequence)),
+        };
+    };
+    let epoch = epoch.max(1);
+    if epoch > has.epoch {
+        let why = format!(
+            "record {} is of epoch {epoch} here, and the follower is in epoch {}",
+            has.sequence, has.epoch
+        );
+        return diverged(why);
+    }
+    match has.mark {
+        Some(mark) if mark.epoch.max(1) != epoch => diverged(format!(
+            "record {} is of epoch {epoch} here, and of epoch {} there",
+            has.sequence, mark.epoch
+        )),
+        Some(mark) if mark.crc32c != crc32c => {
+            diverged(format!("record {} is another one here", has.sequence))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,100 @@
+//! `ordered.follow`, answered by the thread that reads the store's log, at once or when there are records.
+//! Its invariant: it holds no place among the calls in flight, as it waits for others' writes; a stop of the server answers it.
+
+use crate::ordered_write::not_leader;
+use crate::{Served, store};
+use millpond_calls::Spent;
+use millpond_catalog::Catalog;
+use millpond_engines_ordered::{Mark, Position, Pull, PullError, Shipment};
+use millpond_wire_payload::{Encoder, Payload};
+use millpond_wire_schema::{Code, Field as _, Status, ordered_follow as schema};
+use std::time::Duration;
+
+/// The longest name of a follower.
+const NAME_BYTES_MAX: usize = 256;
+/// What an answer has beside its records.
+const BESIDE_BYTES: usize = 256;
+
+pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
+    let (decoded, reserved) = schema::Call::decode(payload)?;
+    call.deadline(reserved.deadline_ms)?;
+    let store = store(catalog, decoded.table.as_deref())?;
+    let answer_bytes_max = call.calls.answer_bytes_max.saturating_sub(BESIDE_BYTES);
+    let pull = pull(&decoded, answer_bytes_max)?;
+    call.set_base64(reserved.base64);
+    let mut call = call.detach(None, reserved.trace)?;
+    let done = move |result: Result<Shipment, PullError>| match result {
+        Ok(shipment) if shipment.bytes.len() > answer_bytes_max => {
+            let ex = format!(
+                "record {} has {} bytes, and the limit is {answer_bytes_max}; raise server.frame_bytes_max on both servers",
+                shipment.first,
+                shipment.bytes.len()
+            );
+            call.refuse(&Status::new(Code::TooLarge, ex));
+        }
+        Ok(shipment) => {
+            call.ready(Spent::default());
+            call.ok(|out: &mut Encoder<'_>| schema::Answer::write(&answer(&shipment), out));
+        }
+        Err(error) => call.refuse(&status_of(&error)),
+    };
+    store.pull(pull, Box::new(done));
+    Ok(())
+}
+
+fn pull(decoded: &schema::Call<'_>, bytes_max: usize) -> Result<Pull, Status> {
+    let bad = |ex: String| Status::new(Code::BadArgument, ex);
+    let history = <[u8; 16]>::try_from(&*decoded.history).map_err(|_| {
+        let bytes = decoded.history.len();
+        bad(format!("key \"history\" has {bytes} bytes, expected 16"))
+    })?;
+    if decoded.follower.is_empty() || decoded.follower.len() > NAME_BYTES_MAX {
+        let bytes = decoded.follower.len();
+        return Err(bad(format!(
+            "key \"follower\" has {bytes} bytes, expected 1 to {NAME_BYTES_MAX}"
+        )));
+    }
+    let crc32c = decoded.record_crc32c.map(u32::try_from).transpose();
+    let crc32c = crc32c.map_err(|_| bad("key \"record_crc32c\" has more than 32 bits".to_owned()))?;
+    let wanted = decoded.bytes_max.unwrap_or(u64::MAX);
+    Ok(Pull {
+        follower: decoded.follower.to_string(),
+        position: Position {
+            history,
+            epoch: decoded.epoch,
+            sequence: decoded.position,
+            mark: decoded
+                .record_epoch
+                .zip(crc32c)
+                .map(|(epoch, crc32c)| Mark { epoch, crc32c }),
+        },
+        bytes_max: usize::try_from(wanted).unwrap_or(usize::MAX).min(bytes_max),
+        wait: Duration::from_millis(decoded.wait_ms),
+    })
+}
+
+fn answer(shipment: &Shipment) -> schema::Answer<'_> {
+    schema::Answer {
+        history: shipment.history.as_slice().into(),
+        epoch: shipment.epoch,
+        first: shipment.first,
+        last: shipment.last,
+        records: shipment.bytes.as_slice().into(),
+    }
+}
+
+fn status_of(error: &PullError) -> Status {
+    let code = match error {
+        PullError::NotLeader(known) => return not_leader(known),
+        PullError::History | PullError::Diverged(_) | PullError::Gone(_) => Code::Conflict,
+        PullError::TooMany => Code::Overloaded,
+        PullError::Closed => Code::Stopping,
+        // The answer names no file of this machine.
+        _ => {
+            tracing::error!(%error, "an ordered store's log cannot be read for a follower");
+            let ex = "the store cannot read its log; see the server's log";
+            return Status::new(Code::StorageFailed, ex);
+        }
+    };
+    Status::new(code, error.to_string())
+}

@@ -1,0 +1,240 @@
+//! Ordered stores that follow another server's: a thread each, which asks the leader for the next records and has the store take them.
+//!
+//! It waits for the network and for the store's log; nobody waits for it. Its invariant: a store takes what its leader answers or nothing, and
+//! what keeps it from following is said once until it changes.
+
+use crate::fresh::{Link, LinkError};
+use crate::nodes::Roads;
+use crate::{Error, Shared};
+use millpond_engines_ordered::{FollowError, Role, Section, Shipment, Store};
+use millpond_nodes::Node;
+use millpond_wire_frame::Limits;
+use millpond_wire_schema::{Method as _, OrderedFollow, ordered_follow as schema};
+use std::collections::HashMap;
+use std::net::{SocketAddr, ToSocketAddrs as _};
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long the leader waits where it has nothing new.
+const WAIT: Duration = Duration::from_secs(5);
+/// What an answer may take beyond that.
+const ANSWER_MAX: Duration = Duration::from_secs(10);
+/// After a failure it is asked again so much later, twice as long each time.
+const AGAIN: Duration = Duration::from_millis(100);
+const AGAIN_MAX: Duration = Duration::from_secs(5);
+
+/// The threads of all stores that follow.
+#[derive(Default)]
+pub(crate) struct Followings {
+    stopped: Arc<Stopped>,
+}
+
+#[derive(Default)]
+struct Stopped {
+    is_so: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Stopped {
+    fn lock(&self) -> MutexGuard<'_, bool> {
+        self.is_so.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits so long, or until it is so: whether it is.
+    fn within(&self, time: Duration) -> bool {
+        let waited = self
+            .changed
+            .wait_timeout_while(self.lock(), time, |is_so| !*is_so);
+        *waited.unwrap_or_else(PoisonError::into_inner).0
+    }
+}
+
+impl Followings {
+    /// Begins, for each store that follows.
+    pub(crate) fn start(shared: &Arc<Shared>, local: SocketAddr) -> Result<Followings, Error> {
+        let followings = Followings::default();
+        let Some(catalog) = shared.calls.state() else {
+            return Ok(followings);
+        };
+        let limits = Limits {
+            frame_bytes_max: shared.config.server.frame_bytes_max,
+        };
+        for (name, section) in &shared.config.ordered {
+            let follows = section.follow.as_ref().zip(catalog.stores.get(name));
+            let Some((leader, store)) = follows else { continue };
+            let following = Following {
+                table: name.clone(),
+                section: section.clone(),
+                leader: leader.clone(),
+                name: own_name(local),
+                store: store.clone(),
+                limits,
+                stopped: Arc::clone(&followings.stopped),
+                said: None,
+            };
+            let thread = std::thread::Builder::new().name("ordered-follow".into());
+            // Nobody waits for its end: the leader may keep it waiting, and it touches nothing then.
+            let started = thread.spawn(move || following.run());
+            started.map_err(|source| millpond_net::Error::Thread {
+                what: "the thread that follows an ordered store's leader".into(),
+                source,
+            })?;
+        }
+        Ok(followings)
+    }
+
+    /// Ends them; one that waits for its leader ends behind that, and touches nothing.
+    pub(crate) fn stop(&self) {
+        *self.stopped.lock() = true;
+        self.stopped.changed.notify_all();
+    }
+}
+
+/// What the leader knows it by.
+fn own_name(local: SocketAddr) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{}:{}", host.trim(), local.port())
+}
+
+/// One store and its leader.
+struct Following {
+    table: String,
+    section: Section,
+    leader: String,
+    name: String,
+    store: Store,
+    limits: Limits,
+    stopped: Arc<Stopped>,
+    /// What was said last of what keeps it from following.
+    said: Option<String>,
+}
+
+impl Following {
+    fn run(mut self) {
+        let mut link = None;
+        let mut pause = AGAIN;
+        while matches!(self.store.role(), Role::Follows { .. }) && !*self.stopped.lock() {
+            match self.once(&mut link) {
+                Ok(()) => {
+                    pause = AGAIN;
+                    if self.said.take().is_some() {
+                        tracing::info!(
+                            store = self.table,
+                            leader = self.leader,
+                            "follows its leader again"
+                        );
+                    }
+                }
+                Err(problem) => {
+                    // Names are looked up and the token is read again.
+                    link = None;
+                    self.store.lost_leader();
+                    self.complain(problem);
+                    if self.stopped.within(pause) {
+                        return;
+                    }
+                    pause = (pause * 2).min(AGAIN_MAX);
+                }
+            }
+        }
+    }
+
+    /// One question, and its answer into the store.
+    fn once(&mut self, link: &mut Option<(Link, Node, String)>) -> Result<(), String> {
+        let position = self.store.position().map_err(|error| error.to_string())?;
+        let (link, node, token) = match link {
+            Some(link) => link,
+            None => link.insert(self.connect()?),
+        };
+        let call = schema::Call {
+            table: Some(self.table.as_str().into()),
+            follower: self.name.as_str().into(),
+            history: position.history.as_slice().into(),
+            epoch: position.epoch,
+            position: position.sequence,
+            record_epoch: position.mark.map(|mark| mark.epoch),
+            record_crc32c: position.mark.map(|mark| u64::from(mark.crc32c)),
+            bytes_max: None,
+            wait_ms: WAIT.as_millis() as u64,
+        };
+        let method = (OrderedFollow::NAME, Some(token.as_str()));
+        let answer =
+            link.call::<schema::Call<'_>, schema::Answer<'static>>(node, method, &call, WAIT + ANSWER_MAX);
+        let answer = answer.map_err(|error| match error {
+            LinkError::Gone(why) | LinkError::Lost(why) => why,
+            LinkError::Refused(status) => format!("it answered {status}"),
+        })?;
+        if *self.stopped.lock() {
+            return Ok(());
+        }
+        let taken = self.store.follow(shipment(answer)?);
+        match taken {
+            Ok(_) => Ok(()),
+            // It was promoted meanwhile, or is closed.
+            Err(FollowError::NotFollowing(_) | FollowError::Closed) => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn connect(&self) -> Result<(Link, Node, String), String> {
+        let token = match &self.section.follow_token_file {
+            Some(file) => read_token(file)?,
+            None => return Err("it has no follow_token_file".to_owned()),
+        };
+        let roads = Roads::default();
+        if !self.leader.starts_with("unix:") && self.leader.parse::<SocketAddr>().is_err() {
+            let found = self.leader.to_socket_addrs();
+            let found = found.map_err(|error| format!("its name cannot be looked up: {error}"))?;
+            roads
+                .names
+                .store(Arc::new(HashMap::from([(self.leader.clone(), found.collect())])));
+        }
+        let node = Node {
+            name: self.leader.clone(),
+            addresses: vec![self.leader.clone()],
+        };
+        Ok((Link::new(self.limits, roads), node, token))
+    }
+
+    fn complain(&mut self, problem: String) {
+        if self.said.as_ref() != Some(&problem) {
+            tracing::warn!(
+                store = self.table,
+                leader = self.leader,
+                problem,
+                "this ordered store does not follow its leader now; it is tried again"
+            );
+            self.said = Some(problem);
+        }
+    }
+}
+
+fn shipment(answer: schema::Answer<'static>) -> Result<Shipment, String> {
+    let history = <[u8; 16]>::try_from(&*answer.history);
+    Ok(Shipment {
+        history: history.map_err(|_| "it answered a history that is none".to_owned())?,
+        epoch: answer.epoch,
+        first: answer.first,
+        last: answer.last,
+        bytes: answer.records.into_owned(),
+    })
+}
+
+/// The token in a file of its own.
+pub(crate) fn read_token(file: &Path) -> Result<String, String> {
+    let at = file.display();
+    let text = std::fs::read_to_string(file);
+    let text = text.map_err(|error| {
+        format!(
+            "follow_token_file: {at} cannot be read: {error}; name a file that holds the leader's token alone"
+        )
+    })?;
+    let token = text.trim();
+    if token.is_empty() {
+        return Err(format!(
+            "follow_token_file: {at} is empty; write the leader's token into it"
+        ));
+    }
+    Ok(token.to_owned())
+}

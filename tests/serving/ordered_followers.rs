@@ -1,0 +1,233 @@
+//! Ordered stores that follow another server's: two servers over sockets, restarted, promoted and fenced.
+
+use crate::harness::{Millpond, millpond};
+use serde_json::{Value, json};
+use std::path::Path;
+
+const CONFIG: &str = r#"
+[server]
+listen = "127.0.0.1:0"
+threads = 1
+[admin]
+listen = "127.0.0.1:0"
+token = "of-the-admin"
+[ordered.events]
+path = "events"
+[access.tokens.followers]
+token = "of-the-followers"
+methods = ["ordered.follow"]
+"#;
+const RECORD: &str = "millpond_store_record{store=\"events\"}";
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
+    write("millpond.toml", CONFIG);
+    write("follow.token", "of-the-followers\n");
+    write("wrong.token", "of-nobody\n");
+    write("admin.token", "of-the-admin\n");
+    folder
+}
+
+/// A server that is reached at a socket of its folder too.
+fn start(folder: &Path, follow: Option<&str>) -> Millpond {
+    start_with(folder, follow, "follow.token")
+}
+
+fn start_with(folder: &Path, follow: Option<&str>, token_file: &str) -> Millpond {
+    let listen = format!("server.listen_also=[{:?}]", at(folder));
+    let follow = follow.map(|leader| {
+        [
+            format!("ordered.events.follow={leader:?}"),
+            format!("ordered.events.follow_token_file={token_file:?}"),
+        ]
+    });
+    let follow = follow.iter().flatten().map(String::as_str);
+    let set: Vec<&str> = std::iter::once(listen.as_str()).chain(follow).collect();
+    Millpond::start(folder, &set)
+}
+
+fn at(folder: &Path) -> String {
+    format!("unix:{}", folder.join("server.sock").display())
+}
+
+fn put(server: &Millpond, key: &str) -> (u16, Value) {
+    server.call("ordered.put", &json!({"entries": [[key, "value"]]}))
+}
+
+fn puts(server: &Millpond, from: u64, to: u64) {
+    for at in from..to {
+        let (status, answer) = put(server, &format!("k{at}"));
+        assert_eq!(status, 200, "{answer}");
+    }
+}
+
+fn has(server: &Millpond, key: &str) -> bool {
+    let (status, answer) = server.call("ordered.get", &json!({"keys": [key]}));
+    assert_eq!(status, 200, "{answer}");
+    answer["versions"][0] != json!(0)
+}
+
+fn replication(server: &Millpond) -> Value {
+    let (status, answer) = server.call("ordered.inspect", &json!({}));
+    assert_eq!(status, 200, "{answer}");
+    answer["store"]["replication"].clone()
+}
+
+fn promote(folder: &Path) -> String {
+    let mut command = millpond();
+    command.args([
+        "ordered",
+        "promote",
+        "events",
+        "--server",
+        &at(folder),
+        "--token-file",
+    ]);
+    let output = command.arg(folder.join("admin.token")).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+#[test]
+fn a_store_follows_another_through_restarts_and_takes_over() {
+    let (a, b) = (folder(), folder());
+    let leader = start(a.path(), None);
+    puts(&leader, 0, 20);
+    let follower = start(b.path(), Some(&leader.addr));
+    follower.wait_for(RECORD, |record| record == 20);
+    assert!(has(&follower, "k0") && has(&follower, "k19"));
+    let (status, refused) = put(&follower, "mine");
+    assert_eq!((status, &refused["code"]), (421, &json!(30115)), "{refused}");
+    assert_eq!(refused["leader"], json!(leader.addr), "{refused}");
+    follower.wait_for(
+        "millpond_store_follower_connected{store=\"events\"}",
+        |connected| connected == 1,
+    );
+    let said = replication(&follower);
+    assert_eq!(
+        (&said["role"], &said["lag_records"]),
+        (&json!("follower"), &json!(0)),
+        "{said}"
+    );
+    assert_eq!(said["leader"], json!(leader.addr));
+    let said = replication(&leader);
+    assert_eq!(
+        (&said["role"], &said["record"]),
+        (&json!("leader"), &json!(20)),
+        "{said}"
+    );
+    let name = said["followers"][0]["name"].as_str().unwrap();
+    let port = follower.addr.rsplit(':').next().unwrap();
+    assert!(name.ends_with(port), "{said}");
+
+    // Either is started again; the follower goes on from its own log.
+    assert!(leader.terminate().success());
+    assert!(follower.terminate().success());
+    let follower = start(b.path(), Some(&at(a.path())));
+    assert!(has(&follower, "k19"), "it serves what it has without its leader");
+    let leader = start(a.path(), None);
+    puts(&leader, 20, 25);
+    follower.wait_for(RECORD, |record| record == 25);
+    assert!(has(&follower, "k24"));
+
+    let said = promote(b.path());
+    assert!(said.contains("behind record 25"), "{said}");
+    puts(&follower, 25, 27);
+    assert_eq!(replication(&follower)["role"], json!("leader"));
+    // Started again as it was configured it follows, and its old leader hears of the promotion.
+    assert!(follower.terminate().success());
+    let follower = start(b.path(), Some(&at(a.path())));
+    leader.wait_for("millpond_store_leads{store=\"events\"}", |leads| leads == 0);
+    let (status, refused) = put(&leader, "late");
+    assert_eq!((status, &refused["code"]), (421, &json!(30115)), "{refused}");
+    assert_eq!(replication(&leader)["role"], json!("fenced"));
+    assert!(leader.terminate().success());
+    let leader = start(a.path(), None);
+    let (status, refused) = put(&leader, "late");
+    assert_eq!((status, &refused["code"]), (421, &json!(30115)), "{refused}");
+    assert!(leader.terminate().success());
+    promote(b.path());
+    puts(&follower, 27, 30);
+    // The old leader has nothing that the new one has not: it follows.
+    let old = start(a.path(), Some(&at(b.path())));
+    old.wait_for(RECORD, |record| record == 30);
+    assert!(has(&old, "k29") && !has(&old, "late"));
+    assert!(old.terminate().success());
+    assert!(follower.terminate().success());
+}
+
+#[test]
+fn records_are_given_to_followers_with_a_token_alone() {
+    let (a, b) = (folder(), folder());
+    let leader = start(a.path(), None);
+    puts(&leader, 0, 3);
+    let call = json!({"follower": "f", "history": vec![0; 16], "epoch": 1, "position": 0});
+    let (status, refused) = leader.call("ordered.follow", &call);
+    assert_eq!((status, &refused["code"]), (401, &json!(30109)), "{refused}");
+    let (status, refused) = leader.call("ordered.promote", &json!({}));
+    assert_eq!((status, &refused["code"]), (401, &json!(30109)), "{refused}");
+    let with = |more: Value| {
+        let mut call = call.clone();
+        call["_token"] = json!("of-the-followers");
+        for (key, value) in more.as_object().unwrap() {
+            call[key] = value.clone();
+        }
+        leader.call("ordered.follow", &call)
+    };
+    let (status, answer) = with(json!({}));
+    assert_eq!(
+        (status, &answer["first"], &answer["last"]),
+        (200, &json!(1), &json!(3)),
+        "{answer}"
+    );
+    let (status, refused) = with(json!({"history": [1, 2]}));
+    assert_eq!((status, &refused["code"]), (400, &json!(30104)), "{refused}");
+    let (status, refused) = with(json!({"position": 2}));
+    assert_eq!((status, &refused["code"]), (409, &json!(30112)), "{refused}");
+    assert!(
+        refused["ex"].as_str().unwrap().contains("begin with a copy"),
+        "{refused}"
+    );
+    let token = json!({"_token": "of-the-admin"});
+    let (status, refused) = leader.call("ordered.promote", &token);
+    assert_eq!((status, &refused["code"]), (409, &json!(30112)), "{refused}");
+
+    // A follower without the right token has nothing, says so, and is not promoted.
+    let follower = start_with(b.path(), Some(&leader.addr), "wrong.token");
+    let said = replication(&follower);
+    assert_eq!(
+        (&said["connected"], &said["record"]),
+        (&json!(false), &json!(0)),
+        "{said}"
+    );
+    let (status, refused) = follower.call("ordered.promote", &token);
+    assert_eq!((status, &refused["code"]), (409, &json!(30112)), "{refused}");
+    assert!(follower.terminate().success());
+    assert!(leader.terminate().success());
+}
+
+#[test]
+fn what_cannot_follow_is_refused_at_the_start() {
+    let folder = folder();
+    let check = |set: &[&str], expected: &str| {
+        let (_, said) = Millpond::try_start(folder.path(), set).err().unwrap();
+        assert!(said.contains(expected), "{said}");
+    };
+    let follow = "ordered.events.follow=\"leader:8090\"";
+    let file = "ordered.events.follow_token_file=\"follow.token\"";
+    check(&[follow], "ordered.events.follow_token_file is missing");
+    check(&[file], "ordered.events.follow_token_file goes with follow");
+    check(
+        &[follow, "ordered.events.follow_token_file=\"none.token\""],
+        "none.token cannot be read",
+    );
+    check(
+        &["ordered.events.follow=\"nowhere\"", file],
+        "ordered.events.follow is \"nowhere\"",
+    );
+    check(
+        &["ordered.events.follow=\"tls://leader:8090\"", file],
+        "a leader is called without TLS",
+    );
+}
