@@ -1,8 +1,8 @@
 //! How much memory a store's entries may take, and whether a write fits.
 //!
 //! Not the queue and not the log's buffer, which have bounds of their own. Invariants: no write that makes the entries grow takes them
-//! beyond the limit, and one that does not make them grow is never refused for it; nothing gives way to a write that is refused, nor what
-//! the group has written.
+//! beyond the limit, or further beyond it, and one that does not is never refused for it; nothing gives way to a write that is refused, nor
+//! what the group has written.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -88,11 +88,9 @@ impl<'a> Space<'a> {
             grown += size;
         }
         let after = self.bytes + grown - freed.min(self.bytes + grown);
-        let missing = if grown > freed {
-            after.saturating_sub(self.bytes_max)
-        } else {
-            0
-        };
+        let beyond = after.saturating_sub(self.bytes_max);
+        // Where there was more than may be before the write, it makes room for itself alone.
+        let missing = beyond.min(grown.saturating_sub(freed));
         let victims = self.victims(missing, &sizes, taking);
         if victims.bytes < missing {
             return Err(Refusal {
