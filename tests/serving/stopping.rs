@@ -184,16 +184,15 @@ fn a_start_that_fails_and_a_second_signal_show_in_the_log() {
         "{log_now}"
     );
 
-    // A file is where the store's folder is to be.
-    std::fs::write(folder.path().join("taken"), "").unwrap();
-    let set = ["ordered.events={path=\"taken/events\"}"];
+    // Which only the engine finds out.
+    let set = ["features.films={path=\"tables/films\"}"];
     let Err((status, said)) = Millpond::try_start_in(folder.path(), &set, &[]) else {
-        panic!("it starts in a folder that cannot be")
+        panic!("it starts without a version of its table")
     };
-    assert!(!status.success() && said.contains("taken/events"), "{said}");
+    assert!(!status.success() && said.contains("tables/films"), "{said}");
     let log_now = log(folder.path());
     assert!(
-        log_now.contains("the start failed") && log_now.contains("taken/events"),
+        log_now.contains("the start failed") && log_now.contains("tables/films"),
         "{log_now}"
     );
 }
