@@ -184,16 +184,19 @@ fn a_start_that_fails_and_a_second_signal_show_in_the_log() {
         "{log_now}"
     );
 
-    // A file is where the store's folder is to be.
-    std::fs::write(folder.path().join("taken"), "").unwrap();
-    let set = ["ordered.events={path=\"taken/events\"}"];
+    // A folder is where the store's lock is to be: only the store finds that out.
+    std::fs::create_dir_all(folder.path().join("taken/lock")).unwrap();
+    let set = ["ordered.events={path=\"taken\"}"];
     let Err((status, said)) = Millpond::try_start_in(folder.path(), &set, &[]) else {
-        panic!("it starts in a folder that cannot be")
+        panic!("it starts in a folder that cannot be locked")
     };
-    assert!(!status.success() && said.contains("taken/events"), "{said}");
+    assert!(
+        !status.success() && said.contains("taken: cannot lock the folder"),
+        "{said}"
+    );
     let log_now = log(folder.path());
     assert!(
-        log_now.contains("the start failed") && log_now.contains("taken/events"),
+        log_now.contains("the start failed") && log_now.contains("taken: cannot lock the folder"),
         "{log_now}"
     );
 }
