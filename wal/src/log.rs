@@ -372,6 +372,11 @@ impl Log {
         }
     }
 
+    /// Takes no more records, for a reason of the keeper's.
+    pub fn give_up(&mut self, reason: String) {
+        self.turn_read_only(reason);
+    }
+
     pub(crate) fn turn_read_only(&mut self, reason: String) -> Arc<Error> {
         let error = Arc::new(Error::ReadOnly {
             file: self.segment.path.clone(),

@@ -4,8 +4,8 @@
 //! network. Invariants: a follower's log is the beginning of its leader's, record by record; a store that has heard of a higher epoch of
 //! its history takes no write until it is promoted itself.
 
-mod fence;
 mod follow;
+mod note;
 mod ship;
 
 use std::fmt;
@@ -23,6 +23,8 @@ use crate::store::Handle;
 use crate::write::Write;
 use crate::{Error, Store};
 use follow::{Desk, WAIT_MAX};
+pub(crate) use note::Note;
+use note::failed;
 use ship::Shipping;
 
 pub use follow::FollowError;
@@ -30,6 +32,11 @@ pub use ship::{FollowerSeen, Pull, PullDone, PullError};
 
 /// What the log says of a leader that leads no more.
 const REPLACED: &str = "another server leads this ordered store by now: writes are refused here; let it follow that server (docs/operations.md)";
+
+/// What it says of a store that followed and is opened without a leader.
+const ORPHANED: &str = "this ordered store has another server's records and was not promoted: writes are refused here; name its leader in \"follow\", or promote it (docs/operations.md)";
+/// How far the epoch of another store may be ahead of this machine's clock: epochs are moments, and whoever could name any would stop a leader for good.
+const EPOCH_AHEAD_MS_MAX: u64 = 24 * 60 * 60 * 1000;
 
 /// What a store is to the others that have its records.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,32 +158,39 @@ struct Heard {
 }
 
 impl Replication {
-    /// Of a store that is opened; `log` is its log.
+    /// Of a store that is opened; `log` is its log, and whether there is a checkpoint. A copy that leads begins an epoch of its own.
     ///
     /// # Errors
-    /// Whether it leads cannot be read.
+    /// Whether it leads cannot be read, or noted.
     pub fn open(
         dir: &Path,
         queue: Arc<Queue<Write>>,
-        log: &Log,
+        (log, next_version, has_checkpoint): (&mut Log, u64, bool),
         follows: Option<String>,
     ) -> Result<Replication, Error> {
+        let sequence = log.next_sequence() - 1;
+        let has_any = sequence > 0 || has_checkpoint;
+        let role = Replication::begins_as(dir, follows, epoch_of(log), has_any)?;
+        let looked = Note::Copied.is_in(dir);
+        if looked.map_err(|source| failed(dir, "look for its file \"copied\"", source))? {
+            if let (Role::Leads, Some(history)) = (&role, log.history()) {
+                let epoch = follow::next_epoch(history.epoch);
+                let begun = log.begin_epoch(History { epoch, ..history }, next_version);
+                begun.map_err(|error| {
+                    failed(
+                        dir,
+                        "begin an epoch in the log of this copy",
+                        std::io::Error::other(error.to_string()),
+                    )
+                })?;
+            }
+            let removed = Note::Copied.remove(dir);
+            removed.map_err(|source| failed(dir, "remove its file \"copied\"", source))?;
+        }
         let History { epoch, id } = log.history().unwrap_or(History {
             epoch: 0,
             id: [0; 16],
         });
-        let sequence = log.next_sequence() - 1;
-        let fenced = fence::read(dir)?.filter(|fenced| *fenced > epoch);
-        let role = match (follows, fenced) {
-            (Some(leader), _) => Role::Follows {
-                leader: leader.into(),
-            },
-            (None, Some(epoch)) => {
-                tracing::warn!(epoch, dir = %dir.display(), "{REPLACED}");
-                Role::Fenced { epoch }
-            }
-            (None, None) => Role::Leads,
-        };
         Ok(Replication {
             dir: dir.to_owned(),
             leads: AtomicBool::new(role == Role::Leads),
@@ -194,6 +208,29 @@ impl Replication {
             queue,
             shipping: Shipping::default(),
         })
+    }
+
+    /// What a store is when it is opened. One that has nothing is what its options say.
+    fn begins_as(dir: &Path, follows: Option<String>, epoch: u64, has_any: bool) -> Result<Role, Error> {
+        let noted = |source| failed(dir, "note in it whose records it has", source);
+        if let Some(leader) = follows {
+            Note::Follows.write(dir, "").map_err(noted)?;
+            let leader = leader.into();
+            return Ok(Role::Follows { leader });
+        }
+        if let Some(epoch) = note::fenced(dir)?.filter(|fenced| *fenced > epoch) {
+            tracing::warn!(epoch, dir = %dir.display(), "{REPLACED}");
+            return Ok(Role::Fenced { epoch });
+        }
+        if !Note::Follows.is_in(dir).map_err(noted)? {
+            return Ok(Role::Leads);
+        }
+        if has_any {
+            tracing::warn!(epoch, dir = %dir.display(), "{ORPHANED}");
+            return Ok(Role::Fenced { epoch });
+        }
+        Note::Follows.remove(dir).map_err(noted)?;
+        Ok(Role::Leads)
     }
 
     /// For the log thread: who waits is told when that has ended.
@@ -230,22 +267,27 @@ impl Replication {
         *held = role;
     }
 
-    /// Another store of this history was promoted to that epoch: this one leads no more, if it did.
-    fn fence(&self, epoch: u64) {
-        if epoch <= lock(&self.position).epoch {
-            return;
+    /// Another store of this history was promoted to that epoch: this one leads no more, if it did. Not of an epoch that is to begin in a day or
+    /// later; whether it is no such one.
+    fn fence(&self, epoch: u64) -> bool {
+        if epoch > follow::now_ms().saturating_add(EPOCH_AHEAD_MS_MAX) {
+            return false;
         }
-        match self.role() {
-            Role::Fenced { epoch: known } if known >= epoch => {}
-            Role::Follows { .. } => {}
-            Role::Leads | Role::Fenced { .. } => {
-                self.set_role(Role::Fenced { epoch });
-                tracing::error!(epoch, dir = %self.dir.display(), "{REPLACED}");
-                if let Err(error) = fence::write(&self.dir, epoch) {
-                    tracing::error!(%error, dir = %self.dir.display(), "that cannot be noted in the store's folder: do not start it again as a leader");
-                }
-            }
+        let mut role = lock(&self.role);
+        // A promotion sets the epoch before the role.
+        let is_older = epoch <= lock(&self.position).epoch;
+        let is_known = matches!(*role, Role::Fenced { epoch: known } if known >= epoch);
+        if is_older || is_known || matches!(*role, Role::Follows { .. }) {
+            return true;
         }
+        self.leads.store(false, Ordering::Release);
+        *role = Role::Fenced { epoch };
+        drop(role);
+        tracing::error!(epoch, dir = %self.dir.display(), "{REPLACED}");
+        if let Err(error) = Note::Fenced.write(&self.dir, &format!("{epoch}\n")) {
+            tracing::error!(%error, dir = %self.dir.display(), "that cannot be noted in the store's folder: do not start it again as a leader");
+        }
+        true
     }
 
     /// Everything up to this record is in the log and shown.
@@ -278,6 +320,11 @@ impl Drop for Kept {
         lock(&self.0.desk).close();
         self.0.shipping.stop();
     }
+}
+
+/// 0 of a log without one.
+fn epoch_of(log: &Log) -> u64 {
+    log.history().map_or(0, |history| history.epoch)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -190,7 +190,8 @@ impl Store {
             (log.bytes(), options.checkpoint_log_bytes),
         );
         checkpoints.clear(read.begin, &files.unfinished);
-        let replication = Replication::open(dir, queue.clone(), &log, options.follows)?;
+        let opened = (&mut log, recovered.next_number, recovery.checkpoint.is_some());
+        let replication = Replication::open(dir, queue.clone(), opened, options.follows)?;
         let committer = Committer {
             index: index.clone(),
             log: Some(log),

@@ -14,6 +14,7 @@ use crate::Error;
 use crate::checkpoint::{Files, path};
 use crate::record::FORMAT;
 use crate::recover::Report;
+use crate::replication::Note;
 
 /// How often a copy is begun anew because a checkpoint has removed files meanwhile.
 const TRIES: usize = 10;
@@ -107,6 +108,9 @@ fn finish(
 ) -> Result<Copied, Error> {
     let finished = copied.and_then(|(files, is_linked)| {
         let verified = verify_kept(unfinished, report)?;
+        // What it is copied from may go on, and so may others that follow that.
+        let noted = Note::Copied.write(unfinished, "");
+        noted.map_err(|source| folder_error(unfinished, "note in it that it is a copy", source))?;
         sync(unfinished).map_err(|source| folder_error(unfinished, "sync the copy", source))?;
         // An empty folder is in the way of some systems' rename.
         match fs::remove_dir(to) {

@@ -3,14 +3,15 @@
 //! All of it is done by the log thread, between two groups. Invariant: records take effect behind what the log ends with, in their order,
 //! once they are as durable as configured; what does not follow changes nothing.
 
+use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use millpond_wal::{Body, BrokenRun, History, Log, Mark, Record, Tail, records_in};
 
-use super::{Lag, Position, Replication, Role, Shipment, lock};
+use super::{Lag, Note, Position, Replication, Role, Shipment, lock};
 use crate::commit::Committer;
 use crate::record::{FORMAT, Logged};
 use crate::{Error, Store};
@@ -148,8 +149,9 @@ impl Committer {
         self.say_end();
     }
 
+    /// A log that takes no more has had its end said, or ends with what could not be shown.
     fn say_end(&self) {
-        if let Some(log) = &self.log {
+        if let Some(log) = self.log.as_ref().filter(|log| log.read_only().is_none()) {
             self.replication.wrote(log.next_sequence() - 1);
         }
     }
@@ -183,7 +185,13 @@ impl Committer {
             self.next_version += u64::from(logged.entry_count);
             self.index.clock().observe(logged.time_ms);
             let done = logged.replay(&self.index, false);
-            done.map_err(|broken| FollowError::Broken(broken.to_string()))?;
+            done.map_err(|broken| {
+                // They are in the log and cannot take effect: nothing may be built on them.
+                log.give_up(format!(
+                    "records of the leader do not fit what this store has: {broken}; move the folder away and begin with a copy of the leader's"
+                ));
+                FollowError::Broken(broken.to_string())
+            })?;
         }
         let mut position = lock(&replication.position);
         *position = Position {
@@ -210,11 +218,8 @@ impl Committer {
         if log.next_sequence() == 1 && !self.checkpoints.has_one() {
             return Err(FollowError::Empty);
         }
-        // Above all that it knows of, and above those that it does not: they began earlier.
-        let history = History {
-            epoch: (epoch.max(above) + 1).max(self.index.clock().now_ms()),
-            id,
-        };
+        let epoch = next_epoch(epoch.max(above));
+        let history = History { epoch, id };
         log.begin_epoch(history, self.next_version)
             .map_err(FollowError::Storage)?;
         let mut position = lock(&replication.position);
@@ -225,6 +230,11 @@ impl Committer {
         }
         let promoted = *position;
         drop(position);
+        for note in [Note::Follows, Note::Fenced] {
+            if let Err(error) = note.remove(&replication.dir) {
+                tracing::error!(%error, dir = %replication.dir.display(), "the promotion cannot be noted in the store's folder: promote it again after its next start");
+            }
+        }
         replication.set_role(Role::Leads);
         tracing::warn!(
             epoch = history.epoch,
@@ -233,6 +243,18 @@ impl Committer {
         );
         Ok(promoted)
     }
+}
+
+/// Milliseconds of Unix time.
+pub(super) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    since.map_or(0, |since| since.as_millis() as u64)
+}
+
+/// An epoch above all that are known, and above those that are not: they began earlier. What is drawn keeps two apart that begin at once.
+pub(super) fn next_epoch(known: u64) -> u64 {
+    let drawn = RandomState::new().hash_one(0u8) % 1024;
+    known.saturating_add(1).max(now_ms()).saturating_add(drawn)
 }
 
 /// In which history records of the leader are written here.
@@ -359,7 +381,8 @@ impl Store {
         self.replicates()?.ask_wait(Task::Promote)
     }
 
-    /// Another store of this history leads in that epoch. A leader in a lower one takes no writes from then on.
+    /// Another store of this history leads in that epoch. A leader in a lower one takes no writes from then on; an epoch that is a day ahead of
+    /// the clock is none.
     pub fn fence(&self, history: [u8; 16], epoch: u64) {
         if let Some(shared) = &self.handle.replication
             && lock(&shared.position).history == history

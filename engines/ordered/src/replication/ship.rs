@@ -18,6 +18,8 @@ use crate::{Error, Store};
 
 /// Followers that are known at a time.
 const FOLLOWERS_MAX: usize = 64;
+/// A follower that has not asked for so long is forgotten where another one needs its place, and the file that was read for it is closed.
+const FORGOTTEN: Duration = Duration::from_secs(120);
 
 /// A follower's question for what comes behind its position, which says what it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -139,6 +141,9 @@ impl Store {
         };
         let mut state = lock(&shared.shipping.state);
         let name = &waiting.pull.follower;
+        if state.followers.len() >= FOLLOWERS_MAX {
+            state.followers.retain(|_, (_, at)| at.elapsed() < FORGOTTEN);
+        }
         let is_known = state.followers.contains_key(name);
         let refused = match (
             state.is_stopped,
@@ -199,6 +204,14 @@ impl Replication {
             for Waiting { pull, done, .. } in ready {
                 done(self.serve(&pull, &mut tails));
             }
+            let state = lock(&self.shipping.state);
+            let asks = |name: &String| {
+                state
+                    .followers
+                    .get(name)
+                    .is_some_and(|(_, at)| at.elapsed() < FORGOTTEN)
+            };
+            tails.retain(|name, _| asks(name));
         }
         let left = std::mem::take(&mut lock(&self.shipping.state).waiting);
         for waiting in left {
@@ -206,7 +219,7 @@ impl Replication {
         }
     }
 
-    /// Waits for questions that can be answered.
+    /// Waits for questions that can be answered; none where there have been none for long.
     fn ready(&self) -> Option<Vec<Waiting>> {
         let mut state = lock(&self.shipping.state);
         loop {
@@ -251,7 +264,11 @@ impl Replication {
             let until = state.waiting.iter().map(|waiting| waiting.until).min();
             let long = until.map_or(WAIT_MAX, |until| until.saturating_duration_since(now));
             let waited = self.shipping.changed.wait_timeout(state, long);
-            state = waited.unwrap_or_else(std::sync::PoisonError::into_inner).0;
+            let (woken, timed) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+            if timed.timed_out() && until.is_none() {
+                return Some(Vec::new());
+            }
+            state = woken;
         }
     }
 
@@ -262,8 +279,12 @@ impl Replication {
         if !is_ours && has.sequence > 0 {
             return Err(PullError::History);
         }
-        if is_ours && has.epoch > ours.epoch {
-            self.fence(has.epoch);
+        if is_ours && has.epoch > ours.epoch && !self.fence(has.epoch) {
+            let why = format!(
+                "epochs are moments, and its epoch {} is more than a day ahead of this machine's clock",
+                has.epoch
+            );
+            return Err(PullError::Diverged(why));
         }
         if self.role() != Role::Leads {
             return Err(self.not_leader().into());
@@ -297,6 +318,14 @@ impl Replication {
         }
         let taken = tail.take(last, pull.bytes_max).map_err(failed)?;
         let taken = taken.ok_or(PullError::Gone(has.sequence))?;
+        let next = taken.history.map_or(1, |history| history.epoch);
+        if is_ours && next < has.epoch && has.sequence > 0 {
+            let why = format!(
+                "the records behind its last were written in epoch {next}, and it was promoted in epoch {}",
+                has.epoch
+            );
+            return Err(PullError::Diverged(why));
+        }
         if tails.len() < FOLLOWERS_MAX {
             tails.insert(pull.follower.clone(), tail);
         }
@@ -345,6 +374,8 @@ fn compare(has: &Position, tail: &Tail, is_ours: bool) -> Result<(), PullError> 
         Some(mark) if mark.crc32c != crc32c => {
             diverged(format!("record {} is another one here", has.sequence))
         }
+        // A checkpoint stands for it there: that it is the same is known by its writer alone.
+        None if has.epoch != epoch => Err(PullError::Gone(has.sequence)),
         _ => Ok(()),
     }
 }

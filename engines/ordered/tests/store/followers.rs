@@ -26,7 +26,7 @@ fn options(follows: Option<&str>) -> Options {
     }
 }
 
-fn open(dir: &Path, follows: Option<&str>) -> Store {
+pub(crate) fn open(dir: &Path, follows: Option<&str>) -> Store {
     Store::open(dir, options(follows)).unwrap().0
 }
 
@@ -47,7 +47,7 @@ fn pull_for(
     receiver.recv().unwrap()
 }
 
-fn pull(store: &Store, position: Position) -> Result<Shipment, PullError> {
+pub(crate) fn pull(store: &Store, position: Position) -> Result<Shipment, PullError> {
     pull_for(store, position, 1 << 20, Duration::ZERO)
 }
 
@@ -201,7 +201,7 @@ fn a_follower_is_the_beginning_of_its_leader_through_restarts_cuts_and_promotion
 }
 
 /// Two stores with that many records in the first, all of them in the second too.
-fn followed(parent: &Path, records: usize) -> (Store, Store) {
+pub(crate) fn followed(parent: &Path, records: usize) -> (Store, Store) {
     let leader = open(&parent.join("a"), None);
     let follower = open(&parent.join("b"), Some("a:1"));
     for at in 0..records {

@@ -11,6 +11,7 @@ mod damage;
 mod eviction;
 mod followers;
 mod held;
+mod leading;
 mod linearizable;
 mod model;
 mod opening;

@@ -1,0 +1,83 @@
+//! Files beside the log that say why a store may not lead as it is: they outlive it, so that its next start knows too.
+//!
+//! | file | what it says | until |
+//! |---|---|---|
+//! | `fenced` | another store leads, in the epoch that is written there | the log's epoch is no lower, or it is promoted |
+//! | `follows` | its records are another store's | it is promoted |
+//! | `copied` | it is a copy: what it was copied from, and that one's followers, may have gone on | it has begun an epoch of its own |
+//!
+//! Invariant: each is whole or not there.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use crate::Error;
+use crate::record::FORMAT;
+
+/// A file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Note {
+    Fenced,
+    Follows,
+    Copied,
+}
+
+impl Note {
+    fn path(self, dir: &Path) -> PathBuf {
+        dir.join(match self {
+            Note::Fenced => "fenced",
+            Note::Follows => "follows",
+            Note::Copied => "copied",
+        })
+    }
+
+    pub fn is_in(self, dir: &Path) -> io::Result<bool> {
+        self.path(dir).try_exists()
+    }
+
+    /// Writes it, durably.
+    pub fn write(self, dir: &Path, text: &str) -> io::Result<()> {
+        let path = self.path(dir);
+        let unfinished = path.with_extension("unfinished");
+        let mut file = File::create(&unfinished)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&unfinished, path)?;
+        File::open(dir)?.sync_all()
+    }
+
+    /// Removes it, durably, where it is there.
+    pub fn remove(self, dir: &Path) -> io::Result<()> {
+        match fs::remove_file(self.path(dir)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            removed => removed.and_then(|()| File::open(dir)?.sync_all()),
+        }
+    }
+}
+
+/// What could not be done with the notes of a folder.
+pub fn failed(dir: &Path, action: &'static str, source: io::Error) -> Error {
+    Error::Folder {
+        keeper: FORMAT.keeper,
+        dir: dir.to_owned(),
+        action,
+        source,
+    }
+}
+
+/// The epoch of the store that leads, where it was noted.
+pub fn fenced(dir: &Path) -> Result<Option<u64>, Error> {
+    let text = match fs::read_to_string(Note::Fenced.path(dir)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        read => read.map_err(|source| failed(dir, "read its file \"fenced\"", source))?,
+    };
+    let epoch = text.trim().parse().map_err(|_| {
+        let found = format!("found {:?}", text.chars().take(32).collect::<String>());
+        let source = io::Error::new(io::ErrorKind::InvalidData, found);
+        let action =
+            "read an epoch in its file \"fenced\"; remove the file if no other server leads the store:";
+        failed(dir, action, source)
+    })?;
+    Ok(Some(epoch))
+}

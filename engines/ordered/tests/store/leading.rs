@@ -1,0 +1,146 @@
+//! Who may write: stores whose records are another's, copies, epochs that cannot be, and what a checkpoint leaves unknown.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use millpond_engines_ordered::offline::{backup, restore};
+use millpond_engines_ordered::{Position, PullError, Role, WriteError};
+
+use crate::followers::{followed, open, pull};
+use crate::{contents, one};
+
+#[test]
+fn a_follower_that_is_opened_without_its_leader_takes_no_writes_until_it_is_promoted() {
+    let parent = tempfile::tempdir().unwrap();
+    let (leader, follower) = followed(parent.path(), 3);
+    follower.close().unwrap();
+    let alone = open(&parent.path().join("b"), None);
+    assert_eq!(
+        alone.role(),
+        Role::Fenced {
+            epoch: leader.epoch()
+        }
+    );
+    let refused = alone.write_wait(one("k", "v")).unwrap_err();
+    assert!(matches!(refused, WriteError::NotLeader(_)), "{refused}");
+    assert_eq!(contents(&alone), contents(&leader));
+    assert!(alone.promote().unwrap().epoch > leader.epoch());
+    alone.close().unwrap();
+    let alone = open(&parent.path().join("b"), None);
+    assert_eq!(alone.role(), Role::Leads);
+    alone.write_wait(one("k", "v")).unwrap();
+}
+
+#[test]
+fn a_leader_that_was_replaced_and_followed_does_not_lead_again_by_its_configuration() {
+    let parent = tempfile::tempdir().unwrap();
+    let (old, new) = followed(parent.path(), 2);
+    new.promote().unwrap();
+    old.close().unwrap();
+    let old = open(&parent.path().join("a"), Some("b:1"));
+    new.write_wait(one("k", "v")).unwrap();
+    while new.last_sequence() < 3 {
+        std::thread::yield_now();
+    }
+    old.follow(pull(&new, old.position().unwrap()).unwrap()).unwrap();
+    assert_eq!(old.epoch(), new.epoch());
+    old.close().unwrap();
+    let old = open(&parent.path().join("a"), None);
+    assert!(matches!(old.role(), Role::Fenced { .. }));
+}
+
+#[test]
+fn a_follower_that_has_nothing_yet_may_begin_a_store_of_its_own() {
+    let parent = tempfile::tempdir().unwrap();
+    open(&parent.path().join("b"), Some("a:1")).close().unwrap();
+    let alone = open(&parent.path().join("b"), None);
+    assert_eq!(alone.role(), Role::Leads);
+    alone.write_wait(one("k", "v")).unwrap();
+}
+
+#[test]
+fn a_copy_that_leads_begins_an_epoch_and_one_that_follows_does_not() {
+    let parent = tempfile::tempdir().unwrap();
+    let (leader, _follower) = followed(parent.path(), 3);
+    let (kept, copy) = (parent.path().join("kept"), parent.path().join("copy"));
+    backup(&parent.path().join("a"), &kept, false, &mut |_| ()).unwrap();
+    restore(&kept, &copy, &mut |_| ()).unwrap();
+    let leads = open(&copy, None);
+    assert_eq!(leads.role(), Role::Leads);
+    assert!(leads.epoch() > leader.epoch());
+    assert_eq!(contents(&leads), contents(&leader));
+    // The one that goes on hears of it by the first question, and two do not write side by side.
+    assert!(matches!(
+        pull(&leader, leads.position().unwrap()),
+        Err(PullError::NotLeader(_))
+    ));
+    let epoch = leads.epoch();
+    leads.close().unwrap();
+    assert_eq!(open(&copy, None).epoch(), epoch, "once");
+    let follows = open(&kept, Some("copy:1"));
+    assert_eq!(follows.epoch(), leader.epoch());
+    assert_eq!(follows.last_sequence(), 3);
+}
+
+#[test]
+fn an_epoch_that_is_no_moment_stops_no_leader() {
+    let parent = tempfile::tempdir().unwrap();
+    let (leader, follower) = followed(parent.path(), 1);
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_millis() as u64;
+    for epoch in [now + 2 * 24 * 60 * 60 * 1000, u64::MAX] {
+        let has = Position {
+            epoch,
+            ..follower.position().unwrap()
+        };
+        let refused = pull(&leader, has).unwrap_err();
+        assert!(refused.to_string().contains("more than a day ahead"), "{refused}");
+        leader.fence(has.history, epoch);
+    }
+    assert_eq!(leader.role(), Role::Leads);
+    leader.write_wait(one("k", "v")).unwrap();
+}
+
+/// Its last record is in a checkpoint alone, and the store that it asks has another one in that place.
+#[test]
+fn a_last_record_that_only_a_checkpoint_has_is_taken_for_the_same_within_one_epoch_alone() {
+    let parent = tempfile::tempdir().unwrap();
+    let (leader, other) = followed(parent.path(), 2);
+    other.promote().unwrap();
+    for store in [&leader, &other] {
+        store.write_wait(one("k", "alike")).unwrap();
+        while store.last_sequence() < 3 {
+            std::thread::yield_now();
+        }
+    }
+    other.checkpoint().unwrap();
+    other.close().unwrap();
+    let other = open(&parent.path().join("b"), Some("a:1"));
+    let has = other.position().unwrap();
+    assert_eq!((has.sequence, has.mark), (3, None));
+    // The old leader, promoted after all: its record 3 is of the first epoch.
+    leader.fence(has.history, has.epoch);
+    leader.promote().unwrap();
+    leader.write_wait(one("more", "v")).unwrap();
+    while leader.last_sequence() < 4 {
+        std::thread::yield_now();
+    }
+    assert!(matches!(pull(&leader, has), Err(PullError::Gone(3))));
+}
+
+/// It was promoted, wrote nothing, and follows again: its leader's next records are older than its epoch.
+#[test]
+fn a_follower_that_was_promoted_by_mistake_is_told_to_begin_with_a_copy() {
+    let parent = tempfile::tempdir().unwrap();
+    let (leader, follower) = followed(parent.path(), 2);
+    follower.promote().unwrap();
+    follower.close().unwrap();
+    leader.write_wait(one("k", "v")).unwrap();
+    while leader.last_sequence() < 3 {
+        std::thread::yield_now();
+    }
+    let follower = open(&parent.path().join("b"), Some("a:1"));
+    let has = follower.position().unwrap();
+    leader.fence(has.history, has.epoch);
+    leader.promote().unwrap();
+    let refused = pull(&leader, has).unwrap_err();
+    assert!(refused.to_string().contains("was promoted in epoch"), "{refused}");
+}
