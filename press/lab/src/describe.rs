@@ -166,6 +166,7 @@ fn offered(scenario: &Scenario, at: &At<'_>, offer: &Offer) -> Offered {
         think_ms: (!offer.think.is_zero()).then_some(offer.think.as_secs_f64() * 1e3),
         requests_per_connection,
         duration_s,
+        requests: at.requests,
     }
 }
 

@@ -147,7 +147,7 @@ impl Load {
     fn of(file: &keys::File) -> Load {
         let load = &file.load;
         let rates = Rates::of(file);
-        let amount = match (load.requests_per_connection, load.duration_s) {
+        let amount = match (load.requests_per_connection, load.seconds()) {
             (Some(requests), _) => Amount::Requests(requests),
             (None, seconds) => Amount::For(Duration::from_secs_f64(seconds.unwrap_or_default())),
         };

@@ -12,6 +12,7 @@ use millpond_press_load::{Amount, Cores, Offer};
 use millpond_press_recorder::{LoadAverage, Machine, write_log};
 use millpond_press_report::{Folder, Layout, RunResult, State, compact_utc};
 use millpond_press_verdict::{Conditions, Point, comparisons};
+use millpond_press_workload::Schedule;
 use tokio::sync::watch;
 
 use crate::bars::{self, Beside};
@@ -58,6 +59,8 @@ pub(crate) struct At<'a> {
     pub(crate) target: usize,
     pub(crate) connections: usize,
     pub(crate) rate: Option<f64>,
+    /// How many requests, where that is fixed in an open loop.
+    pub(crate) requests: Option<u64>,
     pub(crate) repeat: usize,
 }
 
@@ -222,7 +225,9 @@ impl Run {
             }
             for repeat in 1..=self.scenario.about.repeats {
                 let repeat = round * self.scenario.about.repeats + repeat;
-                for step in self.scenario.load.steps(connections) {
+                let steps = self.scenario.load.steps(connections);
+                let own = self.scenario.targets.iter().map(|target| target.own.rates.len());
+                for turn in 0..own.max().unwrap_or(0).max(steps.len()) {
                     let mut order: Vec<usize> =
                         (0..up.len()).filter(|&number| !up[number].left_out).collect();
                     let depends = |target: &TargetPlan| target.own.over.is_some();
@@ -231,14 +236,20 @@ impl Run {
                     }
                     for target in order {
                         let own = &self.scenario.targets[target].own;
+                        // A target with rates of its own may have more of them than others, or fewer.
+                        let Some(step) = own.step(turn, &steps) else {
+                            continue;
+                        };
+                        let rate = own.rate.or(self.multiple(own, repeat)?).or(step.rate);
                         let at = At {
                             combination,
                             target,
                             connections: own.connections.unwrap_or(connections),
-                            rate: own.rate.or(self.multiple(own, repeat)?).or(step.rate),
+                            rate,
+                            requests: self.scenario.load.keys.requests(rate),
                             repeat,
                         };
-                        let offer = self.offer(&at, step.amount(self.scenario.load.amount));
+                        let offer = self.offer(&at, step.amount(self.scenario.load.amount))?;
                         let held = &mut sessions[target];
                         if !self.visit(&at, &offer, held, &mut up[target]).await? {
                             return Ok(false);
@@ -318,18 +329,26 @@ impl Run {
         Session::open(&opening, &mut self.stop.clone()).await
     }
 
-    fn offer(&self, at: &At<'_>, amount: Amount) -> Offer {
+    fn offer(&self, at: &At<'_>, amount: Amount) -> Result<Offer, Error> {
         let own = &self.scenario.targets[at.target].own;
         let is_open = self.scenario.load.arrivals.is_some() || own.is_open();
         let load = &self.scenario.load;
-        Offer {
-            open: is_open.then(|| (load.arrivals.clone().unwrap_or_default(), at.rate)),
+        let arrivals = load.arrivals.clone().unwrap_or_default();
+        // Repeats play other schedules, all of them derived from the scenario's seed.
+        let seed = self.scenario.about.seed.wrapping_add(at.repeat as u64 - 1);
+        let amount = match (at.requests, at.rate) {
+            (Some(requests), Some(rate)) => {
+                Amount::For(Schedule::length_of(&arrivals, rate, requests, seed)?)
+            }
+            _ => amount,
+        };
+        Ok(Offer {
+            open: is_open.then_some((arrivals, at.rate)),
             think: load.think,
             amount,
             warmup_max: load.warmup_max,
-            // Repeats play other schedules, all of them derived from the scenario's seed.
-            seed: self.scenario.about.seed.wrapping_add(at.repeat as u64 - 1),
-        }
+            seed,
+        })
     }
 
     /// Runs one point and saves the result with it; true if it was interrupted.

@@ -91,6 +91,7 @@ pub(crate) async fn walk(
             target: 0,
             connections,
             rate: Some(next.rate),
+            requests: None,
             repeat: next.attempt,
         };
         whole = walk.attempt(run, at, &mut session, &mut up[0]).await?;

@@ -90,8 +90,11 @@ pub struct Offered {
     pub think_ms: Option<f64>,
     /// The fixed number of requests, if that was asked for.
     pub requests_per_connection: Option<u64>,
-    /// The fixed time, if that was asked for.
+    /// The time that the load lasts, if no number of each connection was asked for.
     pub duration_s: Option<f64>,
+    /// Open loop: the number of requests, if that was asked for; the time follows from it.
+    #[serde(default)]
+    pub requests: Option<u64>,
 }
 
 /// Whether clients wait for answers before they send again.

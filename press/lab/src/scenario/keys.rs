@@ -198,6 +198,8 @@ pub(crate) struct Load {
     pub(crate) think_ms: f64,
     pub(crate) requests_per_connection: Option<u64>,
     pub(crate) duration_s: Option<f64>,
+    /// As many requests as this times the rate, in an open loop.
+    pub(crate) requests_times_rate: Option<f64>,
     pub(crate) warmup_s_max: Option<f64>,
     pub(crate) in_flight: Option<usize>,
     /// Processes that the threads are spread over, `client_threads` in each.
@@ -214,6 +216,18 @@ pub(crate) struct Load {
     /// Whether each point has connections of its own.
     #[serde(default)]
     pub(crate) reconnect: bool,
+}
+
+impl Load {
+    /// How long a load is: in an open loop a number of requests takes about as many seconds as it is times the rate.
+    pub(crate) fn seconds(&self) -> Option<f64> {
+        self.duration_s.or(self.requests_times_rate)
+    }
+
+    /// The number of requests at a rate, where that is fixed.
+    pub(crate) fn requests(&self, rate: Option<f64>) -> Option<u64> {
+        Some((self.requests_times_rate? * rate?).round().max(1.0) as u64)
+    }
 }
 
 /// Rates that rise until the SLO is missed.
@@ -391,6 +405,9 @@ pub(crate) struct OwnLoad {
     pub(crate) in_flight: Option<usize>,
     /// Requests a second; with it the target's loop is open.
     pub(crate) rate: Option<f64>,
+    /// The same for several loads, in the place of `load.rate`.
+    #[serde(default)]
+    pub(crate) rates: Vec<f64>,
     /// The rate is so many times what the target `over` answered in this repeat.
     pub(crate) times: Option<f64>,
     pub(crate) over: Option<String>,
@@ -399,7 +416,7 @@ pub(crate) struct OwnLoad {
 impl OwnLoad {
     /// Whether a schedule decides, and not the answers.
     pub(crate) fn is_open(&self) -> bool {
-        self.rate.is_some() || self.times.is_some()
+        self.rate.is_some() || self.times.is_some() || !self.rates.is_empty()
     }
 }
 
