@@ -15,6 +15,7 @@
 //! # Ok::<(), millpond_press_lab::Error>(())
 //! ```
 
+mod antagonists;
 mod bars;
 mod crew;
 mod describe;

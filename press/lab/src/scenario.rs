@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(crate) use keys::{BarKeys, Conditioned, FigureKeys, Launch, OwnLoad, Search, Server};
+pub(crate) use keys::{AntagonistKeys, BarKeys, Conditioned, FigureKeys, Launch, OwnLoad, Search, Server};
 use millpond_press_verdict::Slo;
 use millpond_press_workload::Arrivals;
 use steps::{Rates, Step};
@@ -182,6 +182,14 @@ impl Load {
             steps.truncate(count.max(1));
         }
         steps
+    }
+
+    /// The cores of the threads that send to a target; any where there is none.
+    pub(crate) fn client_cpus<'a>(&'a self, own: &'a OwnLoad) -> &'a [usize] {
+        match own.client_cpus.as_slice() {
+            [] => &self.keys.client_cpus,
+            own => own,
+        }
     }
 
     /// Processes that this many connections are spread over: none has nothing to hold.

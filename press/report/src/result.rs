@@ -54,6 +54,8 @@ pub enum Layout {
     Peers,
     /// The columns of report R4, one table for each combination of the grid: targets at each number of clients.
     R4,
+    /// The columns of report R5, one table a target, with its own figures, and what it could not explain.
+    R5,
 }
 
 /// A version and how it was compiled.
@@ -129,6 +131,9 @@ pub struct RunResult {
     pub seed: u64,
     /// The load generator.
     pub press: Build,
+    /// The commit of the tree that the scenario lies in.
+    #[serde(default)]
+    pub commit: Option<String>,
     /// The machine.
     pub machine: Machine,
     /// Its load before the first point.

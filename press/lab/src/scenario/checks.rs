@@ -14,11 +14,12 @@ use super::keys::{File, Server, Target};
 use super::program;
 use super::requests::operation_names;
 use super::steps;
-use loads::{check_amount, check_arrivals, check_number, check_own_loads};
+use loads::{check_amount, check_antagonists, check_arrivals, check_number, check_own_loads};
 
 /// Checks everything that can be judged from the keys alone.
 pub(crate) fn check(file: &File) -> Result<(), String> {
     check_own_loads(file)?;
+    check_antagonists(file)?;
     if targets(file).next().is_none() && !file.figure.is_empty() {
         // All its figures come from commands.
         return check_names(file);

@@ -111,6 +111,20 @@ pub(crate) struct Target {
     /// Where its load differs from that of the others.
     #[serde(default)]
     pub(crate) load: OwnLoad,
+    /// What disturbs every second of its loads.
+    pub(crate) antagonists: Option<AntagonistKeys>,
+}
+
+/// Programs that are run beside a load.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AntagonistKeys {
+    /// One of them.
+    pub(crate) command: Vec<String>,
+    /// The core of each.
+    pub(crate) cpus: Vec<usize>,
+    /// How it is installed, for where it is not.
+    pub(crate) install: Option<String>,
 }
 
 impl File {
@@ -411,6 +425,9 @@ pub(crate) struct OwnLoad {
     /// The rate is so many times what the target `over` answered in this repeat.
     pub(crate) times: Option<f64>,
     pub(crate) over: Option<String>,
+    /// The cores of the threads that send to it, in the place of `load.client_cpus`.
+    #[serde(default)]
+    pub(crate) client_cpus: Vec<usize>,
 }
 
 impl OwnLoad {

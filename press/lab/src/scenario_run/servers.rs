@@ -12,7 +12,7 @@ use super::{PAUSE, Run};
 use crate::scenario::{Launch, ServerPid, TargetPlan};
 use crate::server_process::{ServerProcess, Start};
 use crate::session::fill;
-use crate::{Error, probe, stages, stopped};
+use crate::{Error, antagonists, probe, stages, stopped};
 
 /// How long a server may take to close connections.
 const QUIET_MAX: Duration = Duration::from_secs(30);
@@ -24,6 +24,8 @@ pub(crate) struct Up {
     pub(super) server: Option<Server>,
     /// Whether it could not be started, and the run goes on without it.
     pub(super) left_out: bool,
+    /// Whether its loads are offered beside antagonists too.
+    pub(super) has_antagonists: bool,
 }
 
 impl Up {
@@ -49,7 +51,10 @@ impl Run {
                         ..Up::default()
                     }
                 }
-                up => up?,
+                up => Up {
+                    has_antagonists: self.has_antagonists(number, combination),
+                    ..up?
+                },
             };
             all.push(up);
             if *self.stop.borrow() {
@@ -93,10 +98,29 @@ impl Run {
         Ok(up)
     }
 
+    /// Whether a target's antagonists can be run here; if not, that is noted, and its loads are offered without.
+    fn has_antagonists(&mut self, number: usize, combination: &BTreeMap<String, String>) -> bool {
+        let target = &self.scenario.targets[number];
+        let Some(keys) = &target.antagonists else {
+            return false;
+        };
+        match antagonists::absent(keys) {
+            None => true,
+            Some(reason) => {
+                let what = format!("{} beside antagonists", target.name);
+                self.note_left_out(what, combination, reason);
+                false
+            }
+        }
+    }
+
     /// Notes that the run goes on without a target.
     pub(super) fn leave_out(&mut self, number: usize, combination: &BTreeMap<String, String>, error: &Error) {
         let target = self.scenario.targets[number].name.clone();
-        let reason = error.in_a_line();
+        self.note_left_out(target, combination, error.in_a_line());
+    }
+
+    fn note_left_out(&mut self, target: String, combination: &BTreeMap<String, String>, reason: String) {
         if self.options.progress {
             eprintln!("press: {target} is left out: {reason}");
         }

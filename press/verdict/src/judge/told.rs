@@ -25,8 +25,48 @@ pub(super) fn beside(point: &Point) -> impl Iterator<Item = String> {
         connections_down(point),
         silence(point),
         another_rate(point),
+        split(point),
+        antagonists(point),
     ];
     told.into_iter().flatten()
+}
+
+/// What the server worked on a request of all that it took, where the server counts it.
+fn split(point: &Point) -> Option<String> {
+    let worked = point.held?.server_call_us_mean?;
+    let whole = point
+        .latency
+        .us_mean
+        .filter(|_| point.offered.kind == LoadKind::Open)?;
+    Some(format!(
+        "Of {whole:.0} us on average the server took {worked:.0} us from the read of a request to its answer, and {:.0} us went on the way and \
+         in queues",
+        (whole - worked).max(0.0)
+    ))
+}
+
+/// What ran beside it.
+fn antagonists(point: &Point) -> Option<String> {
+    let beside = point.offered.antagonists.as_ref()?;
+    let cores = |cores: &[usize]| match cores {
+        [] => "any core".to_owned(),
+        [one] => format!("core {one}"),
+        many => format!("cores {many:?}"),
+    };
+    let used = point.antagonists_cpu;
+    let used = used.map_or_else(String::new, |cpu| {
+        format!(", which used {:.0} % of a core,", cpu.percent)
+    });
+    let (kind, program) = (
+        beside.interference,
+        beside.command.split(' ').next().unwrap_or_default(),
+    );
+    Some(format!(
+        "Beside it `{program}`{used} ran on {}, and it on {}: {}",
+        cores(&beside.cores),
+        cores(&beside.beside),
+        kind.in_words()
+    ))
 }
 
 /// The lines of evidence that are not of the machine.

@@ -50,6 +50,32 @@ pub(super) fn check_own_loads(file: &File) -> Result<(), String> {
     Ok(())
 }
 
+/// What disturbs a target's loads.
+pub(super) fn check_antagonists(file: &File) -> Result<(), String> {
+    for target in targets(file) {
+        let Some(antagonists) = &target.antagonists else {
+            continue;
+        };
+        if antagonists.command.is_empty() || antagonists.cpus.is_empty() {
+            return Err(
+                "target.antagonists needs `command`, as [\"stress-ng\", \"--cache\", \"1\"], and `cpus`, a core for each".into(),
+            );
+        }
+        if !file.bar.is_empty() {
+            return Err(
+                "[[bar]] and target.antagonists exclude each other: a bar would mix loads with antagonists and without".into(),
+            );
+        }
+        if file.boost.auto || file.boost.until_missed {
+            return Err(
+                "[boost] and target.antagonists exclude each other: a disturbed load would end its steps"
+                    .into(),
+            );
+        }
+    }
+    Ok(())
+}
+
 /// How much is sent: one of the keys that say so.
 pub(super) fn check_amount(load: &Load) -> Result<(), String> {
     let amounts = [
