@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use millpond_press_recorder::{Interference, LoadAverage, Machine, Tally};
 use millpond_press_report::{Build, RunResult, SCHEMA, State, rfc3339_utc};
 use millpond_press_verdict::{
-    Antagonists, LoadKind, Offered, OperationResult, Point, Second, Server, TargetName, judge,
+    Antagonists, Held, LoadKind, Offered, OperationResult, Point, Second, Server, TargetName, judge,
 };
 use millpond_press_workload::Arrivals;
 
@@ -141,14 +141,21 @@ pub(crate) fn name(scenario: &Scenario, at: &At<'_>) -> String {
     name
 }
 
+/// Who was measured by whom.
+pub(crate) struct Seen {
+    pub(crate) server: Option<Server>,
+    /// Its connections, where it has some.
+    pub(crate) held: Option<Held>,
+    pub(crate) client_threads: usize,
+}
+
 /// One point of the result.
 pub(crate) fn point(
     scenario: &Scenario,
     at: &At<'_>,
     offer: &Offer,
     number: usize,
-    server: Option<Server>,
-    client_threads: usize,
+    seen: Seen,
     measured: Measured,
 ) -> Point {
     let target = &scenario.targets[at.target];
@@ -172,9 +179,10 @@ pub(crate) fn point(
             address: target.address_text.clone(),
             path: target.words.clone(),
         },
-        server,
+        server: seen.server,
+        held: seen.held,
         offered: offered(scenario, at, offer),
-        client_threads,
+        client_threads: seen.client_threads,
         qps: rate(tally.counters.answers()),
         sent_per_s: rate(measured.handover.sent),
         latency: tally.latency.summary(),

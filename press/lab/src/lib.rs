@@ -24,6 +24,7 @@ mod error;
 mod external;
 mod grid;
 mod measure;
+mod namespace;
 mod open_files;
 mod probe;
 mod progress;

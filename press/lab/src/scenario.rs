@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(crate) use keys::{AntagonistKeys, BarKeys, Conditioned, FigureKeys, Launch, OwnLoad, Search, Server};
+pub(crate) use keys::{
+    AntagonistKeys, BarKeys, Conditioned, FigureKeys, Launch, NamespaceKeys, OwnLoad, Search, Server,
+};
 use millpond_press_verdict::Slo;
 use millpond_press_workload::Arrivals;
 use steps::{Rates, Step};

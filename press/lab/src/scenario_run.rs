@@ -331,8 +331,12 @@ impl Run {
         }
         let (threads, held) = (session.client_threads(), session.held(&measured));
         let server = up.server.clone();
-        let mut point = describe::point(&self.scenario, at, offer, number, server, threads, measured);
-        point.held = held;
+        let seen = describe::Seen {
+            server,
+            held,
+            client_threads: threads,
+        };
+        let point = describe::point(&self.scenario, at, offer, number, seen, measured);
         Ok(Some((point, interrupted)))
     }
 

@@ -36,6 +36,8 @@ const SECONDS_MAX: f64 = 7.0 * 86_400.0;
 /// The largest rate a schedule can be made for.
 const RATE_MAX: f64 = 1e8;
 
+/// The longest name of a network namespace: those of its interfaces have two letters more, of the kernel's fifteen.
+const NAMESPACE_MAX: usize = 13;
 /// More processes than any machine has cores for them to be of use.
 const PROCESSES_MAX: u64 = 256;
 
@@ -275,6 +277,7 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
     }
     check_rows(file, target)?;
     check_tls(target)?;
+    check_namespace(target)?;
     let in_flight = target.load.in_flight.or(file.load.in_flight).unwrap_or(1);
     if !takes.local && !takes.program && !takes.pipelined && in_flight > 1 {
         return Err(format!(
@@ -347,6 +350,39 @@ fn check_rows(file: &File, target: &Target) -> Result<(), String> {
              \"features.lookup\""
                 .into(),
         );
+    }
+    Ok(())
+}
+
+/// A server of a network of its own is reached by its own address.
+fn check_namespace(target: &Target) -> Result<(), String> {
+    let Some(keys) = target
+        .server
+        .as_ref()
+        .and_then(|server| server.namespace.as_ref())
+    else {
+        return Ok(());
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if keys.name.is_empty() || keys.name.len() > NAMESPACE_MAX || !keys.name.chars().all(is_plain) {
+        return Err(format!(
+            "server.namespace.name is {:?}; it names interfaces too, so use 1 to {NAMESPACE_MAX} letters, digits and `-`",
+            keys.name
+        ));
+    }
+    let network = |address: std::net::Ipv4Addr| u32::from(address) >> 2;
+    let is_end = |address: std::net::Ipv4Addr| matches!(u32::from(address) & 3, 1 | 2);
+    let (server, client) = (keys.server, keys.client);
+    if server == client || network(server) != network(client) || !is_end(server) || !is_end(client) {
+        return Err(format!(
+            "server.namespace: {server} and {client} are not the two addresses of a network of four, such as 10.203.5.2 and 10.203.5.1"
+        ));
+    }
+    if !target.address.starts_with(&format!("{server}:")) {
+        return Err(format!(
+            "target.address is {:?}, but its server runs in a network namespace at {server}; write it as \"{server}:13560\"",
+            target.address
+        ));
     }
     Ok(())
 }

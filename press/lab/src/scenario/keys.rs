@@ -3,6 +3,7 @@
 //! Nothing is checked here but names and types. Its invariant: a key that is not listed is refused.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use millpond_press_load::{Description, KINDS, Operation, Rules, TargetKind};
@@ -317,6 +318,20 @@ pub(crate) struct Server {
     pub(crate) stop_timeout_s: f64,
     #[serde(default = "output_bytes_max")]
     pub(crate) output_bytes_max: u64,
+    /// The network that it is reached over, where it has one of its own.
+    pub(crate) namespace: Option<NamespaceKeys>,
+}
+
+/// A network namespace that a server runs in, and the two addresses of the network to it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamespaceKeys {
+    /// What the system calls it; its interfaces are called after it.
+    pub(crate) name: String,
+    /// The server's end.
+    pub(crate) server: Ipv4Addr,
+    /// The load generator's.
+    pub(crate) client: Ipv4Addr,
 }
 
 /// A program that makes the calls; docs/formats/press-program.md is how it speaks with press.

@@ -9,6 +9,7 @@ use millpond_press_report::LeftOut;
 use millpond_press_verdict::Server;
 
 use super::{PAUSE, Run};
+use crate::namespace::Namespace;
 use crate::scenario::{Launch, ServerPid, TargetPlan};
 use crate::server_process::{ServerProcess, Start};
 use crate::session::fill;
@@ -21,6 +22,8 @@ const QUIET_MAX: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(crate) struct Up {
     pub(super) process: Option<ServerProcess>,
+    /// The network that it is reached over; it goes when the process has gone.
+    pub(super) namespace: Option<Namespace>,
     pub(super) server: Option<Server>,
     /// Whether it could not be started, and the run goes on without it.
     pub(super) left_out: bool,
@@ -76,9 +79,16 @@ impl Run {
         number: usize,
         before: &[Up],
     ) -> Result<Up, Error> {
-        let process = self.start_server(combination, number).await?;
+        let target = &self.scenario.targets[number];
+        let keys = target
+            .server
+            .as_ref()
+            .and_then(|(server, _)| server.namespace.as_ref());
+        let namespace = keys.map(Namespace::make).transpose()?;
+        let process = self.start_server(combination, number, namespace.as_ref()).await?;
         let mut up = Up {
             process,
+            namespace,
             ..Up::default()
         };
         if *self.stop.borrow() {
@@ -146,6 +156,7 @@ impl Run {
             folder: self.folder.path(),
             target: (self.scenario.targets.len() > 1).then_some(name),
             cores: self.cores,
+            namespace: None,
         }
     }
 
@@ -164,6 +175,7 @@ impl Run {
         &self,
         combination: &BTreeMap<String, String>,
         number: usize,
+        namespace: Option<&Namespace>,
     ) -> Result<Option<ServerProcess>, Error> {
         let target = &self.scenario.targets[number];
         let Some((server, ready)) = &target.server else {
@@ -175,7 +187,11 @@ impl Run {
                 ready.text
             )));
         }
-        let process = ServerProcess::start(&self.starting(server.launch(), combination, number))?;
+        let start = Start {
+            namespace,
+            ..self.starting(server.launch(), combination, number)
+        };
+        let process = ServerProcess::start(&start)?;
         let mut stop = self.stop.clone();
         tokio::select! {
             up = process.ready(ready, server.ready_timeout_s) => up?,
@@ -190,6 +206,7 @@ impl Run {
             if let (Some(process), Some((server, _))) = (up.process, &target.server) {
                 ended = ended.and(process.stop(server).await);
             }
+            drop(up.namespace);
         }
         ended
     }

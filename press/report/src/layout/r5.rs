@@ -70,11 +70,15 @@ fn table<'r>(run: &RunResult, name: &str, points: impl Iterator<Item = &'r Point
             .then(is_disturbed(one).cmp(&is_disturbed(other)))
     });
     let mode = cases.first().and_then(first).map_or(Mode::Integrated, Mode::of);
-    let keys = run
+    let target = cases
+        .first()
+        .and_then(first)
+        .map(|point| point.target.name.as_str());
+    let mut requests = run
         .requests
         .iter()
-        .find(|requests| name.starts_with(&requests.target))
-        .and_then(|requests| requests.keys);
+        .filter(|requests| Some(requests.target.as_str()) == target);
+    let keys = requests.next().and_then(|requests| requests.keys);
     let keys = keys.map_or_else(String::new, |keys| format!(", {} keys a request", fixed(keys, 0)));
     let mut table = Table::new(format!("{name}: {}{keys}", mode.in_words()), COLUMNS);
     for case in &cases {
@@ -106,8 +110,9 @@ fn row(table: &mut Table, mode: Mode, case: &Case<'_>, undisturbed: Option<&Case
     let beside = antagonists.map_or_else(
         || "nothing".to_owned(),
         |beside| {
+            let plural = if beside.cores.len() == 1 { "" } else { "s" };
             format!(
-                "{} antagonists: {}",
+                "{} antagonist{plural}: {}",
                 beside.cores.len(),
                 beside.interference.in_words()
             )

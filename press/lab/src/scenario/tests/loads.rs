@@ -73,3 +73,80 @@ fn numbers_of_requests_that_cannot_be_meant_are_refused() {
     }
     load_text(STORES, &["load.rate=[]", "targets.0.load.rates=[1, 2]"]).unwrap();
 }
+
+#[test]
+fn antagonists_that_cannot_be_meant_are_refused() {
+    let bar = "bar=[{ name = \"b\", value = \"one.qps\", op = \">=\", limit = 1.0 }]";
+    let some = "targets.0.antagonists={ command = [\"sleep\", \"1\"], cpus = [0] }";
+    load_text(STORES, &[some]).unwrap();
+    for (set, expected) in [
+        (
+            &["targets.0.antagonists={ command = [], cpus = [0] }"][..],
+            "target.antagonists needs `command`",
+        ),
+        (
+            &["targets.0.antagonists={ command = [\"sleep\"], cpus = [] }"],
+            "and `cpus`, a core for each",
+        ),
+        (
+            &["targets.0.antagonists={ command = [\"sleep\"] }"],
+            "missing field `cpus`",
+        ),
+        (&[some, bar], "a bar would mix loads"),
+    ] {
+        let said = refusal(STORES, set);
+        assert!(said.contains(expected), "{set:?}: {said}");
+    }
+}
+
+#[test]
+fn the_scenarios_of_report_r5_can_be_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    for (name, of_network) in [("r5-masstree", 8), ("r5-quick", 3)] {
+        let set = ["requests.count=3".to_owned()];
+        let scenario = load(&folder.join(format!("{name}.toml")), &set).unwrap();
+        assert_eq!(
+            (scenario.about.layout, scenario.about.repeats),
+            (Layout::R5, 2),
+            "{name}"
+        );
+        let [loopback, integrated, network] = &scenario.targets[..] else {
+            unreachable!("it has three targets")
+        };
+        assert!(loopback.antagonists.is_some() && integrated.antagonists.is_some());
+        assert!(network.antagonists.is_none() && network.optional);
+        assert_eq!(network.own.rates.len(), of_network);
+        assert_eq!(scenario.load.client_cpus(&integrated.own), [0]);
+        assert_eq!(scenario.load.client_cpus(&loopback.own), [1]);
+        for target in &scenario.targets {
+            assert_eq!(target.requests.keys, Some(256.0), "{name}");
+            assert!(
+                target
+                    .requests
+                    .check
+                    .contains("every value is the one that was written")
+            );
+        }
+    }
+}
+
+#[test]
+fn a_network_namespace_is_reached_by_its_own_address() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
+    let refused = |set: &str| {
+        let set = ["requests.count=3".to_owned(), format!("targets.2.{set}")];
+        load(&folder.join("r5-quick.toml"), &set)
+            .err()
+            .unwrap()
+            .to_string()
+    };
+    assert!(refused("address=127.0.0.1:13530").contains("runs in a network namespace at 10.203.5.2"));
+    assert!(
+        refused("server.namespace.client=10.203.5.9").contains("not the two addresses of a network of four")
+    );
+    assert!(
+        refused("server.namespace.client=10.203.5.3").contains("not the two addresses of a network of four")
+    );
+    assert!(refused("server.namespace.name=much-too-long-a-name").contains("use 1 to 13 letters"));
+    assert!(refused("server.namespace.client=here").contains("IPv4"));
+}

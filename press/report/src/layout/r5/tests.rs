@@ -93,7 +93,7 @@ fn runs_stand_beside_each_other_and_the_reports_beside_them() {
     assert!(cell(table, 0, "queue ms").starts_with("0.1500, n/a"));
     assert_eq!(cell(table, 0, "report: p95 ms"), "0.804, 0.806 (i7); 4.563 (i9)");
     assert_eq!(cell(table, 0, "p95 worse by"), "n/a");
-    assert_eq!(cell(table, 1, "beside"), "1 antagonists: CPU contention");
+    assert_eq!(cell(table, 1, "beside"), "1 antagonist: CPU contention");
     assert_eq!(cell(table, 1, "p95 worse by"), "125.0 %");
     assert_eq!(cell(table, 1, "report: p95 worse by"), "8.8 % (i7)");
 }
