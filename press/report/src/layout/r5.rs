@@ -80,7 +80,12 @@ fn table<'r>(run: &RunResult, name: &str, points: impl Iterator<Item = &'r Point
         .filter(|requests| Some(requests.target.as_str()) == target);
     let keys = requests.next().and_then(|requests| requests.keys);
     let keys = keys.map_or_else(String::new, |keys| format!(", {} keys a request", fixed(keys, 0)));
-    let mut table = Table::new(format!("{name}: {}{keys}", mode.in_words()), COLUMNS);
+    // A target is often called by its mode.
+    let words = match mode.in_words() {
+        words if words == name => String::new(),
+        words => format!(", {words}"),
+    };
+    let mut table = Table::new(format!("{name}{words}{keys}"), COLUMNS);
     for case in &cases {
         let undisturbed = cases
             .iter()

@@ -102,7 +102,7 @@ fn antagonists_that_cannot_be_meant_are_refused() {
 #[test]
 fn the_scenarios_of_report_r5_can_be_run() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scenarios");
-    for (name, of_network) in [("r5-masstree", 8), ("r5-quick", 3)] {
+    for (name, of_network) in [("r5-masstree", 8), ("r5-quick", 2)] {
         let set = ["requests.count=3".to_owned()];
         let scenario = load(&folder.join(format!("{name}.toml")), &set).unwrap();
         assert_eq!(
