@@ -91,6 +91,9 @@ pub struct Requests {
     pub check_share: f64,
 }
 
+/// What stands behind a target's name in [`LeftOut::target`] where only its loads beside antagonists are left out.
+pub const BESIDE_ANTAGONISTS: &str = " beside antagonists";
+
 /// An optional target that could not be started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use millpond_press_report::LeftOut;
+use millpond_press_report::{BESIDE_ANTAGONISTS, LeftOut};
 use millpond_press_verdict::Server;
 
 use super::{PAUSE, Run};
@@ -117,7 +117,7 @@ impl Run {
         match antagonists::absent(keys) {
             None => true,
             Some(reason) => {
-                let what = format!("{} beside antagonists", target.name);
+                let what = format!("{}{BESIDE_ANTAGONISTS}", target.name);
                 self.note_left_out(what, combination, reason);
                 false
             }

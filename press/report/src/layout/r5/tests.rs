@@ -185,17 +185,23 @@ fn a_network_that_was_left_out_says_why() {
     let run = RunResult {
         layout: Layout::R5,
         points: vec![point("loopback", "127.0.0.1:1", 40.0, 1.0)],
-        left_out: vec![LeftOut {
-            target: "network".into(),
-            reason: "root is needed".into(),
+        left_out: [
+            ("network", "root is needed"),
+            ("loopback beside antagonists", "it is not here"),
+        ]
+        .map(|(target, reason)| LeftOut {
+            target: target.into(),
+            reason: reason.into(),
             ..LeftOut::default()
-        }],
+        })
+        .into(),
         ..RunResult::default()
     };
     let found = tables(&run);
     let rows = &found.last().unwrap().rows;
     for row in [1, 2] {
-        assert!(text(&rows[row][2]).contains("network was left out: root is needed"));
+        assert_eq!(text(&rows[row][2]), "network was left out: root is needed");
     }
+    assert!(text(&rows[0][2]).ends_with("loopback beside antagonists was left out: it is not here"));
     assert!(text(&rows[3][2]).contains("0 were cut"));
 }

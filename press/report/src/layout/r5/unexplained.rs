@@ -6,7 +6,7 @@ use super::{Mode, worse_by};
 use crate::cases::{self, Case};
 use crate::number::{ABSENT, fixed, short};
 use crate::table::{Table, cells};
-use crate::{Point, RunResult, describe};
+use crate::{BESIDE_ANTAGONISTS, Point, RunResult, describe};
 
 const REPRODUCED: &str = "reproduced";
 const CONSISTENT: &str = "consistent with";
@@ -25,7 +25,7 @@ pub(super) fn table(run: &RunResult) -> Table {
     for (what, (label, why)) in [
         (
             "Cache antagonists make p95 worse, and the more the higher the load: 8.8 % at 400/s, 41.0 % at 2,000/s",
-            antagonists(&cases),
+            antagonists(run, &cases),
         ),
         (
             "The network answers a tenth of what loopback does, with p95 from 2.4 ms at 50/s to 6.0 ms at 300/s, at 3 MB/s of a link of 10 GbE",
@@ -71,7 +71,7 @@ fn ms(figure: f64) -> String {
 }
 
 /// Whether antagonists that share a cache make p95 worse, and more so at higher rates.
-fn antagonists(cases: &[Case<'_>]) -> Found {
+fn antagonists(run: &RunResult, cases: &[Case<'_>]) -> Found {
     let disturbed: Vec<&Case<'_>> = cases.iter().filter(|case| is_disturbed(case)).collect();
     let kind = |case: &Case<'_>| {
         first(case)?
@@ -117,7 +117,7 @@ fn antagonists(cases: &[Case<'_>]) -> Found {
                 .collect();
             let kinds = cases::distinct(kinds.into_iter()).join(", ");
             let what = if kinds.is_empty() {
-                "no antagonists ran".to_owned()
+                left_out(run, true).unwrap_or_else(|| "no antagonists ran".into())
             } else {
                 format!("what antagonists did was {kinds}")
             };
@@ -139,17 +139,19 @@ fn of_mode<'c, 'a>(cases: &'c [Case<'a>], of: Mode) -> Vec<(&'c Case<'a>, f64)> 
     found
 }
 
-/// Why there is no network in this run.
-fn no_network(run: &RunResult) -> Found {
-    let left_out: Vec<String> = run
-        .left_out
-        .iter()
+/// What was left out and why: targets, or their loads beside antagonists.
+fn left_out(run: &RunResult, is_of_antagonists: bool) -> Option<String> {
+    let all = run.left_out.iter();
+    let of_kind = all.filter(|left| left.target.ends_with(BESIDE_ANTAGONISTS) == is_of_antagonists);
+    let words: Vec<String> = of_kind
         .map(|left| format!("{} was left out: {}", left.target, left.reason))
         .collect();
-    let why = match left_out.is_empty() {
-        true => "no point over a network has a p95".to_owned(),
-        false => left_out.join("; "),
-    };
+    (!words.is_empty()).then(|| words.join("; "))
+}
+
+/// Why there is no network in this run.
+fn no_network(run: &RunResult) -> Found {
+    let why = left_out(run, false).unwrap_or_else(|| "no point over a network has a p95".into());
     (NOT_HERE, why)
 }
 
