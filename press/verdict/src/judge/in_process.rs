@@ -94,7 +94,12 @@ mod tests {
         );
         // A thread that woke up late is no queue, and a short wait bounds nothing.
         assert_eq!(bound(&point(500.0, 300.0, 200.0, 30.0)).0, Bound::Offered);
-        assert_eq!(bound(&point(320.0, 300.0, 0.0, 30.0)).0, Bound::Offered);
+        let (found, why) = bound(&point(320.0, 300.0, 0.0, 30.0));
+        assert_eq!(found, Bound::Offered);
+        assert!(
+            why.contains("the call took 300 us, and 20 us were spent waiting"),
+            "{why}"
+        );
     }
 
     #[test]

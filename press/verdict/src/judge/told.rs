@@ -31,17 +31,25 @@ pub(super) fn beside(point: &Point) -> impl Iterator<Item = String> {
     told.into_iter().flatten()
 }
 
-/// What the server worked on a request of all that it took, where the server counts it.
+/// What the work on a request was of all that it took: as the server counts it, or in this process the call.
 fn split(point: &Point) -> Option<String> {
-    let worked = point.held?.server_call_us_mean?;
     let whole = point
         .latency
         .us_mean
         .filter(|_| point.offered.kind == LoadKind::Open)?;
+    let rest = |worked: f64| (whole - worked).max(0.0);
+    if let Some(worked) = point.held.and_then(|held| held.server_call_us_mean) {
+        return Some(format!(
+            "Of {whole:.0} us on average the server took {worked:.0} us from the read of a request to its answer, and {:.0} us went on the way \
+             and in queues",
+            rest(worked)
+        ));
+    }
+    let is_local = point.target.address.is_empty() && point.target.protocol != "program";
+    let worked = point.service.us_mean.filter(|_| is_local)?;
     Some(format!(
-        "Of {whole:.0} us on average the server took {worked:.0} us from the read of a request to its answer, and {:.0} us went on the way and \
-         in queues",
-        (whole - worked).max(0.0)
+        "Of {whole:.0} us on average the call took {worked:.0} us, and {:.0} us were spent waiting for it",
+        rest(worked)
     ))
 }
 
