@@ -71,6 +71,12 @@ pub const SHORT: &[(&str, &str)] = &[
          targets.0.server.prepare=[[\"python3\",\"press/scenarios/r2_nodes.py\",\"prepare\",\"{millpond}\",\".demo/peer/nodes\",\"10\",\"2000\"]]",
     ),
     (
+        // Antagonists have a core each, of which there may be one alone.
+        "r5-*.toml",
+        "keys.count=500 requests.count=20 load.rate=[40] targets.2.load.rates=[40] load.requests_times_rate=0.3 load.warmup_s_max=0.1 \
+         scenario.repeats=1 targets.0.antagonists.cpus=[0] targets.1.antagonists.cpus=[0]",
+    ),
+    (
         "r2-builds.toml",
         "keys.count=2000 requests.count=100 load.duration_s=0.3 load.warmup_s_max=0.1 scenario.repeats=1 check.share=1.0",
     ),

@@ -2,16 +2,20 @@
 //!
 //! Nothing is measured here. Its invariant: every figure comes from the scenario or from what was measured.
 
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::SystemTime;
 
-use millpond_press_recorder::{LoadAverage, Machine, Tally};
+use millpond_press_recorder::{Interference, LoadAverage, Machine, Tally};
 use millpond_press_report::{Build, RunResult, SCHEMA, State, rfc3339_utc};
-use millpond_press_verdict::{LoadKind, Offered, OperationResult, Point, Second, Server, TargetName, judge};
+use millpond_press_verdict::{
+    Antagonists, Held, LoadKind, Offered, OperationResult, Point, Second, Server, TargetName, judge,
+};
 use millpond_press_workload::Arrivals;
 
 use crate::RunOptions;
 use crate::measure::Measured;
-use crate::scenario::{Scenario, TargetPlan};
+use crate::scenario::{AntagonistKeys, Scenario, TargetPlan};
 use crate::scenario_run::At;
 use millpond_press_load::{Amount, Offer};
 
@@ -29,6 +33,7 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions, machine: Machine, n
             .collect(),
         set: options.set.clone(),
         seed: scenario.about.seed,
+        commit: commit_of(&options.scenario),
         press: Build {
             version: Some(env!("CARGO_PKG_VERSION").into()),
             build: Some(if cfg!(debug_assertions) { "dev" } else { "release" }.into()),
@@ -43,6 +48,31 @@ pub(crate) fn run(scenario: &Scenario, options: &RunOptions, machine: Machine, n
         pinning: pinning(scenario),
         ..RunResult::default()
     }
+}
+
+/// The commit of the tree that the scenario lies in, as far as git knows one.
+fn commit_of(scenario: &Path) -> Option<String> {
+    let folder = scenario.parent().filter(|folder| !folder.as_os_str().is_empty());
+    let git = |words: &[&str]| {
+        let mut command = Command::new("git");
+        command
+            .arg("-C")
+            .arg(folder.unwrap_or(Path::new(".")))
+            .args(words);
+        let output = command
+            .stdin(Stdio::null())
+            .output()
+            .ok()
+            .filter(|output| output.status.success())?;
+        Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    let commit = git(&["rev-parse", "--short=9", "HEAD"])?;
+    let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    Some(if changes.is_empty() {
+        commit
+    } else {
+        format!("{commit}, with changes")
+    })
 }
 
 fn pinning(scenario: &Scenario) -> Vec<String> {
@@ -67,7 +97,26 @@ fn pinning(scenario: &Scenario) -> Vec<String> {
         let (server, _) = target.server.as_ref()?;
         Some(format!("{}: {}", target.name, cores(&server.cpus)))
     });
-    std::iter::once(client).chain(servers).collect()
+    let own = scenario
+        .targets
+        .iter()
+        .filter(|target| !target.own.client_cpus.is_empty());
+    let own = own.map(|target| {
+        format!(
+            "load generator of {}: {}",
+            target.name,
+            cores(&target.own.client_cpus)
+        )
+    });
+    let antagonists = scenario.targets.iter().filter_map(|target| {
+        let keys = target.antagonists.as_ref()?;
+        Some(format!("antagonists of {}: {}", target.name, cores(&keys.cpus)))
+    });
+    std::iter::once(client)
+        .chain(own)
+        .chain(servers)
+        .chain(antagonists)
+        .collect()
 }
 
 /// A point for progress lines.
@@ -83,10 +132,21 @@ pub(crate) fn name(scenario: &Scenario, at: &At<'_>) -> String {
     if let Some(rate) = at.rate {
         name += &format!(", {rate}/s");
     }
+    if at.is_disturbed {
+        name += ", beside antagonists";
+    }
     if scenario.about.repeats > 1 || at.repeat > 1 {
         name += &format!(", repeat {}", at.repeat);
     }
     name
+}
+
+/// Who was measured by whom.
+pub(crate) struct Seen {
+    pub(crate) server: Option<Server>,
+    /// Its connections, where it has some.
+    pub(crate) held: Option<Held>,
+    pub(crate) client_threads: usize,
 }
 
 /// One point of the result.
@@ -95,8 +155,7 @@ pub(crate) fn point(
     at: &At<'_>,
     offer: &Offer,
     number: usize,
-    server: Option<Server>,
-    client_threads: usize,
+    seen: Seen,
     measured: Measured,
 ) -> Point {
     let target = &scenario.targets[at.target];
@@ -120,9 +179,10 @@ pub(crate) fn point(
             address: target.address_text.clone(),
             path: target.words.clone(),
         },
-        server,
+        server: seen.server,
+        held: seen.held,
         offered: offered(scenario, at, offer),
-        client_threads,
+        client_threads: seen.client_threads,
         qps: rate(tally.counters.answers()),
         sent_per_s: rate(measured.handover.sent),
         latency: tally.latency.summary(),
@@ -166,6 +226,35 @@ fn offered(scenario: &Scenario, at: &At<'_>, offer: &Offer) -> Offered {
         think_ms: (!offer.think.is_zero()).then_some(offer.think.as_secs_f64() * 1e3),
         requests_per_connection,
         duration_s,
+        requests: at.requests,
+        antagonists: target
+            .antagonists
+            .as_ref()
+            .filter(|_| at.is_disturbed)
+            .map(|keys| antagonists(scenario, target, keys)),
+    }
+}
+
+fn antagonists(scenario: &Scenario, target: &TargetPlan, keys: &AntagonistKeys) -> Antagonists {
+    let clients = scenario.load.client_cpus(&target.own);
+    let beside = match &target.server {
+        // The calls are made where the threads of press are.
+        None if target.kind.takes.local => clients.to_vec(),
+        server => {
+            let servers = server.iter().flat_map(|(server, _)| &server.cpus);
+            servers.chain(clients).copied().collect()
+        }
+    };
+    let interference = match target.kind.takes.local {
+        true => Interference::between(&beside, &keys.cpus),
+        // Both ends and the kernel's way between them want the cores of this machine, so that what a cache does cannot be told.
+        false => Interference::CpuContention,
+    };
+    Antagonists {
+        command: keys.command.join(" "),
+        cores: keys.cpus.clone(),
+        beside,
+        interference,
     }
 }
 

@@ -15,6 +15,7 @@
 //! # Ok::<(), millpond_press_lab::Error>(())
 //! ```
 
+mod antagonists;
 mod bars;
 mod crew;
 mod describe;
@@ -23,6 +24,7 @@ mod error;
 mod external;
 mod grid;
 mod measure;
+mod namespace;
 mod open_files;
 mod probe;
 mod progress;

@@ -34,6 +34,8 @@ pub(crate) struct Watched {
     pub(crate) server_pid: Option<u32>,
     pub(crate) port: Option<u16>,
     pub(crate) metrics: Option<Ready>,
+    /// What runs beside it on purpose.
+    pub(crate) antagonists: Vec<u32>,
 }
 
 /// What one load left behind.
@@ -49,6 +51,8 @@ pub(crate) struct Measured {
     /// What the server counts itself: its connections, and the calls it answered meanwhile.
     pub(crate) server_connections: Option<u64>,
     pub(crate) server_calls: Option<u64>,
+    /// The mean time of one of them by the server's own clock.
+    pub(crate) server_call_us_mean: Option<f64>,
     /// The server's own figures before and after.
     pub(crate) pages: (stages::Totals, stages::Totals),
 }
@@ -57,6 +61,7 @@ pub(crate) struct Measured {
 struct Samples {
     server: Option<CpuSample>,
     client: Option<CpuSample>,
+    antagonists: Option<CpuSample>,
     stages: stages::Totals,
 }
 
@@ -102,6 +107,7 @@ pub(crate) async fn measure(
         },
         server_cpu: used(before.server, after.server, Duration::ZERO),
         client_cpu: used(before.client, after.client, handover.idle),
+        antagonists_cpu: used(before.antagonists, after.antagonists, Duration::ZERO),
         server_memory_bytes: watched.server_pid.and_then(server_bytes),
         client_memory_bytes: client_pids.iter().map(|&pid| memory_bytes(pid)).sum(),
         stages: before.stages.until(&after.stages),
@@ -115,6 +121,7 @@ pub(crate) async fn measure(
         kernel_slab_bytes: kernel_slab_bytes(),
         server_connections: after.stages.connections(),
         server_calls: before.stages.calls_until(&after.stages),
+        server_call_us_mean: before.stages.call_us_until(&after.stages),
         pages: (before.stages, after.stages),
         outstanding: seen.outstanding,
         handover,
@@ -210,6 +217,7 @@ impl Samples {
                 .server_pid
                 .and_then(|pid| CpuSample::of_all(&process_tree(pid))),
             client: CpuSample::of_all(client_pids),
+            antagonists: of_trees(&watched.antagonists),
             stages: watched
                 .metrics
                 .as_ref()
@@ -217,6 +225,12 @@ impl Samples {
                 .unwrap_or_default(),
         }
     }
+}
+
+/// What processes used with all that they have started; nothing where there is none.
+fn of_trees(pids: &[u32]) -> Option<CpuSample> {
+    let all: Vec<u32> = pids.iter().flat_map(|&pid| process_tree(pid)).collect();
+    CpuSample::of_all(&all).filter(|_| !pids.is_empty())
 }
 
 fn seconds(ns: u64) -> f64 {

@@ -15,7 +15,9 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-pub(crate) use keys::{BarKeys, Conditioned, FigureKeys, Launch, OwnLoad, Search, Server};
+pub(crate) use keys::{
+    AntagonistKeys, BarKeys, Conditioned, FigureKeys, Launch, NamespaceKeys, OwnLoad, Search, Server,
+};
 use millpond_press_verdict::Slo;
 use millpond_press_workload::Arrivals;
 use steps::{Rates, Step};
@@ -147,7 +149,7 @@ impl Load {
     fn of(file: &keys::File) -> Load {
         let load = &file.load;
         let rates = Rates::of(file);
-        let amount = match (load.requests_per_connection, load.duration_s) {
+        let amount = match (load.requests_per_connection, load.seconds()) {
             (Some(requests), _) => Amount::Requests(requests),
             (None, seconds) => Amount::For(Duration::from_secs_f64(seconds.unwrap_or_default())),
         };
@@ -182,6 +184,14 @@ impl Load {
             steps.truncate(count.max(1));
         }
         steps
+    }
+
+    /// The cores of the threads that send to a target; any where there is none.
+    pub(crate) fn client_cpus<'a>(&'a self, own: &'a OwnLoad) -> &'a [usize] {
+        match own.client_cpus.as_slice() {
+            [] => &self.keys.client_cpus,
+            own => own,
+        }
     }
 
     /// Processes that this many connections are spread over: none has nothing to hold.

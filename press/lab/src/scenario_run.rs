@@ -3,6 +3,7 @@
 //! Its invariant: from the moment the folder exists, `result.json` in it says how far the run came.
 
 mod outcome;
+mod points;
 mod servers;
 
 use std::collections::BTreeMap;
@@ -12,14 +13,16 @@ use millpond_press_load::{Amount, Cores, Offer};
 use millpond_press_recorder::{LoadAverage, Machine, write_log};
 use millpond_press_report::{Folder, Layout, RunResult, State, compact_utc};
 use millpond_press_verdict::{Conditions, Point, comparisons};
+use millpond_press_workload::Schedule;
 use tokio::sync::watch;
 
+use crate::antagonists::{self, Antagonists};
 use crate::bars::{self, Beside};
 use crate::grid::{self, Names};
 use crate::measure::{Measured, Watched};
 use crate::open_files::check_open_files;
 use crate::progress::Progress;
-use crate::scenario::{self, OwnLoad, Scenario, ServerPid, TargetPlan};
+use crate::scenario::{self, Scenario, ServerPid};
 use crate::session::{Connecting, Opening, Session, Source};
 use crate::{Error, Outcome, RunOptions, describe, external, search};
 pub(crate) use servers::Up;
@@ -58,6 +61,10 @@ pub(crate) struct At<'a> {
     pub(crate) target: usize,
     pub(crate) connections: usize,
     pub(crate) rate: Option<f64>,
+    /// How many requests, where that is fixed in an open loop.
+    pub(crate) requests: Option<u64>,
+    /// Whether the target's antagonists run beside it.
+    pub(crate) is_disturbed: bool,
     pub(crate) repeat: usize,
 }
 
@@ -113,6 +120,11 @@ impl Run {
             }
         }
         check_cores("load.client_cpus", &scenario.load.keys.client_cpus).map_err(bad)?;
+        for target in &scenario.targets {
+            check_cores("target.load.client_cpus", &target.own.client_cpus).map_err(bad)?;
+            let antagonists = target.antagonists.iter().flat_map(|keys| &keys.cpus).copied();
+            check_cores("target.antagonists.cpus", &antagonists.collect::<Vec<_>>()).map_err(bad)?;
+        }
         cores.bind().map_err(broken)?;
         let now = SystemTime::now();
         let out = options
@@ -191,105 +203,6 @@ impl Run {
         Ok(())
     }
 
-    /// Every point of one combination: targets take turns within a load, so that a drift of the machine meets all of them.
-    async fn points(
-        &mut self,
-        combination: &BTreeMap<String, String>,
-        up: &mut [Up],
-        round: usize,
-    ) -> Result<bool, Error> {
-        for connections in self.scenario.load.keys.connections.clone() {
-            let mut sessions: Vec<Option<Session>> = up.iter().map(|_| None).collect();
-            if !self.scenario.load.keys.reconnect {
-                for (number, session) in sessions.iter_mut().enumerate() {
-                    if up[number].left_out {
-                        continue;
-                    }
-                    let own = self.scenario.targets[number].own.connections;
-                    let connections = own.unwrap_or(connections);
-                    match self.session(number, connections, &up[number]).await {
-                        Err(error) if self.scenario.targets[number].optional => {
-                            self.leave_out(number, combination, &error);
-                            up[number] = Up {
-                                left_out: true,
-                                ..Up::default()
-                            };
-                        }
-                        Ok(None) => return Ok(false),
-                        opened => *session = opened?,
-                    }
-                }
-            }
-            for repeat in 1..=self.scenario.about.repeats {
-                let repeat = round * self.scenario.about.repeats + repeat;
-                for step in self.scenario.load.steps(connections) {
-                    let mut order: Vec<usize> =
-                        (0..up.len()).filter(|&number| !up[number].left_out).collect();
-                    let depends = |target: &TargetPlan| target.own.over.is_some();
-                    if repeat.is_multiple_of(2) && !self.scenario.targets.iter().any(depends) {
-                        order.reverse();
-                    }
-                    for target in order {
-                        let own = &self.scenario.targets[target].own;
-                        let at = At {
-                            combination,
-                            target,
-                            connections: own.connections.unwrap_or(connections),
-                            rate: own.rate.or(self.multiple(own, repeat)?).or(step.rate),
-                            repeat,
-                        };
-                        let offer = self.offer(&at, step.amount(self.scenario.load.amount));
-                        let held = &mut sessions[target];
-                        if !self.visit(&at, &offer, held, &mut up[target]).await? {
-                            return Ok(false);
-                        }
-                    }
-                    let slo = self.last().and_then(|point| point.slo.as_ref());
-                    if self.scenario.load.until_missed && slo.is_some_and(|slo| !slo.met) {
-                        break;
-                    }
-                }
-            }
-        }
-        Ok(true)
-    }
-
-    /// The rate of a load that is a multiple of what another target answered in the same repeat.
-    fn multiple(&self, own: &OwnLoad, repeat: usize) -> Result<Option<f64>, Error> {
-        let Some((times, over)) = own.times.zip(own.over.as_ref()) else {
-            return Ok(None);
-        };
-        let is_it = |point: &&Point| point.target.name == *over && point.repeat == repeat;
-        let found = self.result.points.iter().rev().find(is_it).map(|point| point.qps);
-        let found = found.filter(|qps| *qps > 0.0).ok_or_else(|| Error::Scenario {
-            place: self.options.scenario.display().to_string(),
-            message: format!("{over} answered nothing, so nothing can be a multiple of its rate"),
-        });
-        Ok(Some((times * found?).round().max(1.0)))
-    }
-
-    /// Runs one point, on connections of its own where the scenario says so; false if someone stopped it.
-    async fn visit(
-        &mut self,
-        at: &At<'_>,
-        offer: &Offer,
-        held: &mut Option<Session>,
-        up: &mut Up,
-    ) -> Result<bool, Error> {
-        if held.is_none() {
-            self.wait_quiet(at.target).await;
-            *held = self.session(at.target, at.connections, up).await?;
-        }
-        let Some(session) = held else {
-            return Ok(false);
-        };
-        let interrupted = self.point(at, offer, session, up).await?;
-        if self.scenario.load.keys.reconnect {
-            *held = None;
-        }
-        Ok(!interrupted)
-    }
-
     /// Opens a target's connections; nothing when someone stopped it meanwhile.
     pub(crate) async fn session(
         &self,
@@ -305,7 +218,7 @@ impl Run {
                 connections,
             },
             server_pid: up.server_pid(),
-            asks_way: matches!(self.scenario.about.layout, Layout::R2 | Layout::R3),
+            asks_way: matches!(self.scenario.about.layout, Layout::R2 | Layout::R3 | Layout::R5),
             source: Source {
                 millpond: &self.options.millpond,
                 scenario: &self.options.scenario,
@@ -318,18 +231,26 @@ impl Run {
         Session::open(&opening, &mut self.stop.clone()).await
     }
 
-    fn offer(&self, at: &At<'_>, amount: Amount) -> Offer {
+    fn offer(&self, at: &At<'_>, amount: Amount) -> Result<Offer, Error> {
         let own = &self.scenario.targets[at.target].own;
         let is_open = self.scenario.load.arrivals.is_some() || own.is_open();
         let load = &self.scenario.load;
-        Offer {
-            open: is_open.then(|| (load.arrivals.clone().unwrap_or_default(), at.rate)),
+        let arrivals = load.arrivals.clone().unwrap_or_default();
+        // Repeats play other schedules, all of them derived from the scenario's seed.
+        let seed = self.scenario.about.seed.wrapping_add(at.repeat as u64 - 1);
+        let amount = match (at.requests, at.rate) {
+            (Some(requests), Some(rate)) => {
+                Amount::For(Schedule::length_of(&arrivals, rate, requests, seed)?)
+            }
+            _ => amount,
+        };
+        Ok(Offer {
+            open: is_open.then_some((arrivals, at.rate)),
             think: load.think,
             amount,
             warmup_max: load.warmup_max,
-            // Repeats play other schedules, all of them derived from the scenario's seed.
-            seed: self.scenario.about.seed.wrapping_add(at.repeat as u64 - 1),
-        }
+            seed,
+        })
     }
 
     /// Runs one point and saves the result with it; true if it was interrupted.
@@ -380,14 +301,19 @@ impl Run {
         up: &Up,
     ) -> Result<Option<(Point, bool)>, Error> {
         let target = &self.scenario.targets[at.target];
+        let antagonists = self.disturb(at).await?;
         let watched = Watched {
             server_pid: up.server_pid(),
             port: target.address.map(|address| address.port()),
             metrics: target.metrics.clone(),
+            antagonists: antagonists.as_ref().map(Antagonists::pids).unwrap_or_default(),
         };
         let name = describe::name(&self.scenario, at);
         let mut progress = Progress::new(self.options.progress, name);
         let measured = session.offer(offer, &watched, &mut progress, &self.stop).await?;
+        if let Some(antagonists) = antagonists {
+            antagonists.still_run()?;
+        }
         let interrupted = measured.point.interrupted;
         if interrupted && measured.handover.sent == 0 {
             return Ok(None);
@@ -405,9 +331,27 @@ impl Run {
         }
         let (threads, held) = (session.client_threads(), session.held(&measured));
         let server = up.server.clone();
-        let mut point = describe::point(&self.scenario, at, offer, number, server, threads, measured);
-        point.held = held;
+        let seen = describe::Seen {
+            server,
+            held,
+            client_threads: threads,
+        };
+        let point = describe::point(&self.scenario, at, offer, number, seen, measured);
         Ok(Some((point, interrupted)))
+    }
+
+    /// Starts what is to run beside a load, and gives it time to be where it will be.
+    async fn disturb(&self, at: &At<'_>) -> Result<Option<Antagonists>, Error> {
+        let target = &self.scenario.targets[at.target];
+        let Some(keys) = target.antagonists.as_ref().filter(|_| at.is_disturbed) else {
+            return Ok(None);
+        };
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let name: String = target.name.chars().map(plain).collect();
+        let log = self.folder.path().join(format!("antagonists-{name}.log"));
+        let antagonists = Antagonists::start(keys, &log)?;
+        tokio::time::sleep(antagonists::SETTLE).await;
+        Ok(Some(antagonists))
     }
 
     /// The point that was run last.

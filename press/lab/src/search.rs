@@ -40,6 +40,9 @@ pub(crate) fn check(scenario: &Scenario) -> Result<(), String> {
                 .into(),
         );
     }
+    if scenario.targets.iter().any(|target| target.antagonists.is_some()) {
+        return Err("press search runs nothing beside its target: take target.antagonists out".into());
+    }
     let search = &scenario.search;
     if search.rate_start > search.rate_max {
         return Err(format!(
@@ -91,6 +94,8 @@ pub(crate) async fn walk(
             target: 0,
             connections,
             rate: Some(next.rate),
+            requests: None,
+            is_disturbed: false,
             repeat: next.attempt,
         };
         whole = walk.attempt(run, at, &mut session, &mut up[0]).await?;

@@ -12,6 +12,7 @@ use tokio::time::sleep;
 
 use crate::Error;
 use crate::grid::{self, Names};
+use crate::namespace::Namespace;
 use crate::probe::Ready;
 use crate::scenario::{Launch, Server};
 use millpond_fleet::Process;
@@ -37,6 +38,8 @@ pub(crate) struct Start<'a> {
     pub(crate) target: Option<&'a str>,
     /// Where it may run when its `cpus` is empty.
     pub(crate) cores: Cores,
+    /// The network namespace that it runs in, where it has one.
+    pub(crate) namespace: Option<&'a Namespace>,
 }
 
 impl Start<'_> {
@@ -136,7 +139,13 @@ impl ServerProcess {
     pub(crate) fn start(start: &Start<'_>) -> Result<ServerProcess, Error> {
         let (log, output) = start.prepared()?;
         let failed = start.failed(start.launch.command);
-        let mut command = start.command(start.launch.command, &output).map_err(&failed)?;
+        let prefix = start.namespace.map(Namespace::prefix);
+        let words: Vec<String> = prefix
+            .into_iter()
+            .flatten()
+            .chain(start.launch.command.iter().cloned())
+            .collect();
+        let mut command = start.command(&words, &output).map_err(&failed)?;
         let cores = start.cores().map_err(&failed)?;
         let process = Process::start_bound(&mut command, || cores.bind()).map_err(&failed)?;
         Ok(ServerProcess { process, log })

@@ -137,6 +137,7 @@ impl Session {
             server_connections: measured.server_connections,
             server_calls: measured.server_calls,
             connect_us_min: opened.connect_us_min,
+            server_call_us_mean: measured.server_call_us_mean,
         })
     }
 
@@ -213,7 +214,7 @@ impl Connecting<'_> {
                 true => 1,
                 false => load.threads(self.connections),
             },
-            client_cpus: load.keys.client_cpus.clone(),
+            client_cpus: load.client_cpus(&target.own).to_vec(),
             connect_parallel: load.keys.connect_parallel,
             timeout: target.timeout,
             answer_bytes_max: target.answer_bytes_max,

@@ -72,6 +72,22 @@ impl Totals {
         (calls >= 0.0).then_some(calls as u64)
     }
 
+    /// The mean time of a call between two readings, of all methods but the server's own.
+    pub(crate) fn call_us_until(&self, later: &Totals) -> Option<f64> {
+        let grown = |figure: &str| -> f64 {
+            let prefix = format!("millpond_call_seconds_{figure}{{method=\"");
+            let samples = later.samples.range(prefix.clone()..);
+            let of_methods = samples.take_while(|(name, _)| name.starts_with(&prefix));
+            let asked = of_methods.filter(|(name, _)| !name[prefix.len()..].starts_with('*'));
+            asked
+                .map(|(name, now)| now - self.samples.get(name).copied().unwrap_or(0.0))
+                .sum()
+        };
+        let (seconds, calls) = (grown("sum"), grown("count"));
+        // A server that began anew counts from 0.
+        (calls > 0.0 && seconds >= 0.0).then(|| seconds * 1e6 / calls)
+    }
+
     /// A sample of a later reading, and what it grew by since this one.
     pub(crate) fn sample_until(&self, later: &Totals, name: &str) -> Option<(f64, f64)> {
         let now = *later.samples.get(name)?;
@@ -116,6 +132,23 @@ mod tests {
         assert_eq!((stages.len(), stages[0].count), (1, 10));
         assert!((stages[0].us_mean - 50_000.0).abs() < 1e-6);
         assert!(page(1.0, 10).until(&page(1.0, 10)).is_empty());
+    }
+
+    #[test]
+    fn the_time_of_calls_is_that_of_the_methods_that_were_asked() {
+        let page = |seconds: f64, calls: u64| {
+            Totals::parse(&format!(
+                "millpond_call_seconds_sum{{method=\"*infos\"}} {}\nmillpond_call_seconds_count{{method=\"*infos\"}} {calls}\n\
+                 millpond_call_seconds_sum{{method=\"ordered.batch\"}} {seconds}\n\
+                 millpond_call_seconds_count{{method=\"ordered.batch\"}} {calls}\n",
+                seconds * 9.0
+            ))
+        };
+        let found = page(1.0, 10).call_us_until(&page(1.5, 20)).unwrap();
+        assert!((found - 50_000.0).abs() < 1e-6, "{found}");
+        assert_eq!(page(1.0, 10).call_us_until(&page(1.0, 10)), None, "no call");
+        assert_eq!(page(1.5, 20).call_us_until(&page(0.1, 30)), None, "it began anew");
+        assert_eq!(Totals::default().call_us_until(&Totals::default()), None);
     }
 
     #[test]

@@ -102,7 +102,7 @@ impl<L: Local> Caller<'_, L> {
                 continue;
             }
             self.roll(&mut next_roll, now);
-            self.call(now, now);
+            self.call(now, now, now);
             left -= u64::from(measured.is_some());
             now = self.plan.clock.now();
             if think_ns > 0 {
@@ -121,7 +121,7 @@ impl<L: Local> Caller<'_, L> {
             if self.measured_from(now).is_some() || self.is_stopped() {
                 return;
             }
-            self.call(begin + at, now);
+            self.call(begin + at, begin + at, now);
         }
     }
 
@@ -150,7 +150,8 @@ impl<L: Local> Caller<'_, L> {
                 return (schedule.len() - at) as u64;
             }
             self.roll(&mut next_roll, now);
-            self.call(from + due, now);
+            // While a call before it ran it waited for that, and not for this thread to wake up.
+            self.call(from + due, free.max(from + due), now);
         }
         0
     }
@@ -185,14 +186,14 @@ impl<L: Local> Caller<'_, L> {
         now
     }
 
-    fn call(&mut self, due: u64, now: u64) {
+    fn call(&mut self, due: u64, eligible: u64, now: u64) {
         let index = self.order.next();
         self.counting.sent(due);
         let outcome = L::call(self.engine, &self.target.commands[index], &mut self.state);
         let end = self.plan.clock.now();
         let sent = Sent {
             due,
-            eligible: due,
+            eligible,
             at: now,
             index: index as u32,
             over: false,

@@ -7,15 +7,15 @@ use crate::protocol::{Prepared, excerpt};
 /// The largest set of known answers.
 pub(crate) const EXPECTED_BYTES_MAX: usize = 256 << 20;
 
-/// From a command and the values of its keys to the answer.
-type KnownAnswer = fn(&[u8], &[Vec<u8>]) -> Option<Vec<u8>>;
-
 /// The answer to each request, empty where it is not known; nothing where none is.
 pub(crate) struct KnownAnswers(Option<Prepared>);
 
 impl KnownAnswers {
-    /// The answers to commands whose keys hold known values.
-    pub(crate) fn of(given: &Given<'_>, answer: KnownAnswer) -> Result<KnownAnswers, String> {
+    /// The answers to commands whose keys hold known values: `answer` makes one of the command and the values of its keys.
+    pub(crate) fn of(
+        given: &Given<'_>,
+        answer: impl Fn(&[u8], &[Vec<u8>]) -> Option<Vec<u8>>,
+    ) -> Result<KnownAnswers, String> {
         let (Some(mixed), Some(value_of)) = (given.mixed, given.value_of) else {
             return Ok(KnownAnswers(None));
         };
@@ -35,13 +35,20 @@ impl KnownAnswers {
         Ok(KnownAnswers(Some(known)))
     }
 
+    /// The answer to request `index`, where it is known.
+    pub(crate) fn get(&self, index: usize) -> Option<&[u8]> {
+        self.0
+            .as_ref()
+            .map(|known| known.get(index))
+            .filter(|known| !known.is_empty())
+    }
+
     /// Checks the answer to request `index`.
     pub(crate) fn compare(&self, index: usize, answer: Answer<'_>) -> Result<(), String> {
-        let (Some(known), Answer::Bytes(found)) = (&self.0, answer) else {
+        let (Some(expected), Answer::Bytes(found)) = (self.get(index), answer) else {
             return Ok(());
         };
-        let expected = known.get(index);
-        if expected.is_empty() || expected == found {
+        if expected == found {
             return Ok(());
         }
         Err(format!(

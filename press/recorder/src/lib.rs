@@ -34,6 +34,7 @@ mod stationary;
 mod stats;
 mod stored;
 mod tally;
+mod topology;
 
 pub use counters::{Counters, ErrorKind};
 pub use hlog::write_log;
@@ -48,3 +49,4 @@ pub use silence::{Listening, SILENCE_NS_MIN, Silence, both_silent, longest_silen
 pub use stationary::{Window, is_growing, is_stationary};
 pub use stats::Interval;
 pub use tally::{Split, Tally};
+pub use topology::Interference;

@@ -17,7 +17,7 @@ use crate::{Point, RunResult, Second};
 const POINT: &str = "point:number repeat target:target.name protocol:target.protocol address:target.address path:target.path \
     grid load:offered.kind connections:offered.connections in_flight:offered.in_flight rate:offered.rate \
     arrivals:offered.arrivals think_ms:offered.think_ms requests_per_connection:offered.requests_per_connection \
-    duration_s:offered.duration_s client_threads interrupted warm_up_s:warm_up.seconds warm_up_answers:warm_up.answers \
+    duration_s:offered.duration_s requests:offered.requests interference:offered.antagonists.interference client_threads interrupted warm_up_s:warm_up.seconds warm_up_answers:warm_up.answers \
     warm_up_failed:warm_up.failed warm_up_stationary:warm_up.stationary us_total qps sent_per_s ok:counters.ok \
     unchecked:counters.unchecked wrong:counters.wrong refused errors not_sent:counters.not_sent cut:counters.cut \
     late:counters.late connections_opened:counters.connections_opened connections_refused:counters.connections_refused \
@@ -26,7 +26,8 @@ const POINT: &str = "point:number repeat target:target.name protocol:target.prot
 const LATENCY: &str =
     "count us_mean us_p50 us_p70 us_p75 us_p80 us_p90 us_p95 us_p97 us_p99 us_p99_9 us_p99_99 us_max";
 const POINT_REST: &str = "opening_s:held.opening_s server_connections:held.server_connections server_bytes_held:held.server_bytes \
-    kernel_bytes_held:held.kernel_bytes server_cpu_s:server_cpu.seconds server_cpu_percent:server_cpu.percent \
+    kernel_bytes_held:held.kernel_bytes server_call_us_mean:held.server_call_us_mean \
+    antagonists_cpu_percent:antagonists_cpu.percent server_cpu_s:server_cpu.seconds server_cpu_percent:server_cpu.percent \
     client_cpu_s:client_cpu.seconds client_cpu_percent:client_cpu.percent server_memory_bytes client_memory_bytes \
     judgement:verdict.judgement bound:verdict.bound sentence:verdict.sentence slo_met:slo.met";
 

@@ -104,7 +104,7 @@ impl Folder {
         self.write("series.csv", series_csv(run).as_bytes())?;
         match run.layout {
             Layout::R3 => self.write("controller.csv", controller_csv(run).as_bytes()),
-            Layout::General | Layout::R1 | Layout::R2 | Layout::Peers | Layout::R4 => Ok(()),
+            Layout::General | Layout::R1 | Layout::R2 | Layout::Peers | Layout::R4 | Layout::R5 => Ok(()),
         }
     }
 }
@@ -213,6 +213,7 @@ fn is_ours(name: &str) -> bool {
         || numbered("refused-", ".csv")
         || between("server-", ".log").is_some()
         || between("program-", ".log").is_some()
+        || between("antagonists-", ".log").is_some()
         || between(".", ".partial").is_some_and(is_ours)
 }
 

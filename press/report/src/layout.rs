@@ -1,4 +1,4 @@
-//! The tables a report opens with: one line a point, those of reports R1 to R4, or targets side by side.
+//! The tables a report opens with: one line a point, those of reports R1 to R5, or targets side by side.
 //!
 //! Its invariant: a figure that does not exist is printed as `n/a`, with the number of samples where those were too few;
 //! never as 0.
@@ -7,6 +7,7 @@ pub(crate) mod columns;
 pub(crate) mod peers;
 mod r2;
 mod r4;
+mod r5;
 pub(crate) mod repeats;
 
 use crate::number::{ABSENT, cpu, fixed};
@@ -34,6 +35,7 @@ pub(crate) fn tables(run: &RunResult) -> Vec<Table> {
         Layout::R3 => each(columns::R3).collect(),
         Layout::Peers => peers::tables(run),
         Layout::R4 => r4::tables(run),
+        Layout::R5 => r5::tables(run),
     }
 }
 
@@ -97,6 +99,13 @@ pub(crate) fn note(run: &RunResult) -> String {
             "Clients call in a closed loop; TP50 is the median of a call. Figures are medians over the repeats; a ratio is against the \
              first target with as many clients, the mean over repeats run in pairs with its 95 % interval. Of a target without a \
              server the client's CPU is that of the whole program, callers and what they call. "
+        }
+        Layout::R5 => {
+            "Each cell has the figures of the repeats in the order they ran. CPU is the server's, in process that of press with the engine in \
+             it; rx and tx are of all interfaces where the server is, 1 KB is 1,024 bytes. Service is the mean time of the work on a \
+             request (in process of the call; else from the read to the answer, as the server counts it), and queue the rest of the \
+             mean latency: waiting, and over a network the way. Columns named report are report R5's own figures, of an i7-6700 and of an \
+             i9-7960X, on their hardware. What bounded each point is told in a sentence under Verdicts. "
         }
         Layout::Peers => {
             "Figures are medians over the repeats; a ratio is the mean over repeats run in pairs with its 95 % interval, \

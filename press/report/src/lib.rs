@@ -33,10 +33,12 @@ pub use html::html;
 pub use markdown::{report, tables, terminal};
 // What a result is made of.
 pub use millpond_press_verdict::{
-    Bound, Comparison, Cpu, Held, Judgement, LoadKind, Offered, OperationResult, Point, Search, Second,
-    Server, SloOutcome, Stage, TargetName, Tried, Verdict, WarmUp,
+    Antagonists, Bound, Comparison, Cpu, Held, Judgement, LoadKind, Offered, OperationResult, Point, Search,
+    Second, Server, SloOutcome, Stage, TargetName, Tried, Verdict, WarmUp,
 };
-pub use result::{Build, Layout, LeftOut, Requests, RunResult, SCHEMA, SCHEMA_MIN, State};
+pub use result::{
+    BESIDE_ANTAGONISTS, Build, Layout, LeftOut, Requests, RunResult, SCHEMA, SCHEMA_MIN, State,
+};
 pub use timestamp::{compact_utc, rfc3339_utc};
 
 use std::path::PathBuf;

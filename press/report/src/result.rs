@@ -54,6 +54,8 @@ pub enum Layout {
     Peers,
     /// The columns of report R4, one table for each combination of the grid: targets at each number of clients.
     R4,
+    /// The columns of report R5, one table a target, with its own figures, and what it could not explain.
+    R5,
 }
 
 /// A version and how it was compiled.
@@ -88,6 +90,9 @@ pub struct Requests {
     /// The part of the answers that is checked, 1 for all.
     pub check_share: f64,
 }
+
+/// What stands behind a target's name in [`LeftOut::target`] where only its loads beside antagonists are left out.
+pub const BESIDE_ANTAGONISTS: &str = " beside antagonists";
 
 /// An optional target that could not be started.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -129,6 +134,9 @@ pub struct RunResult {
     pub seed: u64,
     /// The load generator.
     pub press: Build,
+    /// The commit of the tree that the scenario lies in.
+    #[serde(default)]
+    pub commit: Option<String>,
     /// The machine.
     pub machine: Machine,
     /// Its load before the first point.

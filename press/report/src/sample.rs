@@ -87,6 +87,12 @@ pub(crate) fn run() -> RunResult {
             memory_bytes: Some(33_554_432_000),
             kernel: Some("6.8.0-45-generic".into()),
             open_files_max: Some(1_048_576),
+            smt: Some("off".into()),
+            c_states: Some(vec!["POLL".into(), "C1".into()]),
+            governor: Some("performance".into()),
+            mhz: Some(3_400.0),
+            mhz_bounds: Some((3_400.0, 3_400.0)),
+            virtualisation: Some("none".into()),
         },
         load_before: Some(LoadAverage {
             minute_1: 0.12,
@@ -207,6 +213,7 @@ fn held(connections: usize, count: u64) -> Held {
         server_connections: Some(connections as u64),
         server_calls: Some(count),
         connect_us_min: Some(84.0),
+        server_call_us_mean: None,
     }
 }
 

@@ -4,12 +4,14 @@
 //! figures that were measured; without evidence the bound is unknown and says so.
 
 mod failing;
+mod in_process;
 pub(crate) mod observed;
 mod told;
 
 use crate::{Bound, Judgement, LoadKind, Point, Second, Verdict};
 use millpond_press_recorder::{ThreadUse, is_growing};
 
+use in_process::{full_caller, in_process, waiting_callers};
 use observed::Observed;
 
 /// The generator is late when its own lateness makes so much of the latency at the 99th percentile…
@@ -235,8 +237,10 @@ fn whole_seconds(point: &Point) -> &[Second] {
 type Rule = fn(&Point, &Observed) -> Option<String>;
 
 /// What the observations speak for; the first that holds decides.
-const RULES: [(Bound, Rule); 13] = [
+const RULES: [(Bound, Rule); 15] = [
     (Bound::ServerCpu, in_process),
+    (Bound::ServerCpu, full_caller),
+    (Bound::Queueing, waiting_callers),
     (Bound::Queueing, accept_queue),
     (Bound::Disk, disk),
     (Bound::Lock, lock),
@@ -328,25 +332,6 @@ fn server_cpu(point: &Point, seen: &Observed) -> Option<String> {
             "Server CPU: its threads were ready to run but waited for a core {:.0} % of the time; give it more cores.",
             seen.server_wait
         )
-    })
-}
-
-/// Without a network the caller does the engine's work itself.
-fn in_process(point: &Point, seen: &Observed) -> Option<String> {
-    let is_busy =
-        point.target.address.is_empty() && point.offered.kind == LoadKind::Closed && seen.client_busy >= 50.0;
-    let answers = point.counters.answers();
-    let cpu = point.client_cpu.filter(|_| is_busy && answers > 0)?;
-    let each = cpu.seconds * 1e6 / answers as f64;
-    let busy = seen.client_busy;
-    Some(match point.target.protocol.as_str() {
-        "program" => format!(
-            "Server CPU: the program does the work itself, {busy:.0} % of a core in all, {each:.2} us a call with its callers."
-        ),
-        _ => format!(
-            "Server CPU: the engine ran on the calling threads, {busy:.0} % of a core each, {each:.2} us a call with the recording \
-             of it."
-        ),
     })
 }
 

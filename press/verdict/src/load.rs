@@ -21,6 +21,9 @@ pub fn load_in_words(offered: &Offered) -> String {
     if let Some(pause) = offered.think_ms.filter(|&pause| pause > 0.0) {
         text += &format!(", think {} ms", trimmed(pause));
     }
+    if let Some(antagonists) = &offered.antagonists {
+        text += &format!(", beside antagonists: {}", antagonists.interference.in_words());
+    }
     text
 }
 

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use millpond_press_recorder::{Counters, Interval, LatencySummary, Resources};
+use millpond_press_recorder::{Counters, Interference, Interval, LatencySummary, Resources};
 use serde::{Deserialize, Serialize};
 
 /// Where requests went.
@@ -90,8 +90,28 @@ pub struct Offered {
     pub think_ms: Option<f64>,
     /// The fixed number of requests, if that was asked for.
     pub requests_per_connection: Option<u64>,
-    /// The fixed time, if that was asked for.
+    /// The time that the load lasts, if no number of each connection was asked for.
     pub duration_s: Option<f64>,
+    /// Open loop: the number of requests, if that was asked for; the time follows from it.
+    #[serde(default)]
+    pub requests: Option<u64>,
+    /// What ran beside it on purpose.
+    #[serde(default)]
+    pub antagonists: Option<Antagonists>,
+}
+
+/// Programs that are run beside a load so that they disturb it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Antagonists {
+    /// The command of one.
+    pub command: String,
+    /// The core of each.
+    pub cores: Vec<usize>,
+    /// The cores of what they disturb; any where there is none.
+    pub beside: Vec<usize>,
+    /// What they do to it, by what the cores share.
+    pub interference: Interference,
 }
 
 /// Whether clients wait for answers before they send again.
@@ -139,6 +159,9 @@ pub struct Held {
     pub server_calls: Option<u64>,
     /// The shortest of a few connects to the server's port before the load.
     pub connect_us_min: Option<f64>,
+    /// The mean time from the read of a call to its answer within the point, by the server's own count.
+    #[serde(default)]
+    pub server_call_us_mean: Option<f64>,
 }
 
 /// Whether a point can be believed; of several points the last of these that applies to any.
@@ -303,6 +326,9 @@ pub struct Point {
     /// Processor time of the load generator, without what it spent looking for work that was not there; with a program that makes
     /// the calls.
     pub client_cpu: Option<Cpu>,
+    /// Processor time of the antagonists.
+    #[serde(default)]
+    pub antagonists_cpu: Option<Cpu>,
     /// Resident memory of the server.
     pub server_memory_bytes: Option<u64>,
     /// Resident memory of the load generator.

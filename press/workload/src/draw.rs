@@ -87,9 +87,9 @@ impl<'a> Draw<'a> {
         &self.drawn[..count.min(self.drawn.len())]
     }
 
-    /// The first key.
-    pub(crate) fn key(&mut self) -> u64 {
-        self.take(1).first().copied().unwrap_or(0)
+    /// The key at this place, from 0.
+    pub(crate) fn key_at(&mut self, place: usize) -> u64 {
+        self.take(place + 1).get(place).copied().unwrap_or(0)
     }
 
     /// A uniform number in `from..=to`, `from` not above `to`.

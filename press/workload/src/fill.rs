@@ -52,9 +52,9 @@ fn keys_each(parts: &[Template]) -> Result<u64, Error> {
         let expected = "the same number everywhere, or keys would be left out";
         return Err(Error::setting(key, found, expected));
     }
-    if each > 1 && parts.iter().any(Template::has_value) {
+    if each > 1 && parts.iter().any(Template::has_value_of_first) {
         let found = format!("one with {{keys {each}}} and {{value}}");
-        let expected = "{value} beside {key} only: it is the value of one key";
+        let expected = "{value} beside {key}, or both in {repeat 50}: it is the value of one key";
         return Err(Error::setting(key, found, expected));
     }
     Ok(each as u64)
@@ -93,6 +93,25 @@ mod tests {
         let mut chunks = run(0..3, &["{seq}: {keys 3 ,}"]).unwrap();
         chunks.extend(run(3..7, &["{seq}: {keys 3 ,}"]).unwrap());
         assert_eq!(chunks, whole);
+    }
+
+    #[test]
+    fn a_repeat_writes_each_key_with_its_own_value() {
+        let bodies = run(0..5, &["batch {repeat 3}put {key} {value}{end}"]).unwrap();
+        let expected = |keys: Range<u64>| {
+            let words = keys.map(|key| {
+                let mut value = Vec::new();
+                value_of(3, key, &Sizes::Uniform(5, 9), &mut value);
+                format!(" put {key} {}", String::from_utf8(value).unwrap())
+            });
+            format!("batch{}", words.collect::<String>())
+        };
+        assert_eq!(bodies, [expected(0..3), expected(3..5)]);
+        let refused = run(0..5, &["{repeat 3}{key}{end}", "{keys 5}"]).expect_err("refused");
+        assert!(
+            refused.to_string().contains("{keys 3} and {keys 5}")
+                || refused.to_string().contains("{keys 5} and {keys 3}")
+        );
     }
 
     #[test]

@@ -148,6 +148,41 @@ impl Schedule {
         })
     }
 
+    /// The length of the run in which so many requests arrive, the last of them at its very end: a schedule of this length and of the
+    /// same description, rate and seed has that number of arrivals.
+    ///
+    /// # Errors
+    /// What [`Arrivals::check`] refuses, more than [`ARRIVALS_MAX`] requests or none, and arrivals that depend on the length of the run:
+    /// all but [`Arrivals::Poisson`] and [`Arrivals::Constant`].
+    pub fn length_of(arrivals: &Arrivals, rate_per_s: f64, count: u64, seed: u64) -> Result<Duration, Error> {
+        let is_independent = matches!(arrivals, Arrivals::Poisson | Arrivals::Constant);
+        if !is_independent {
+            let expected = "\"poisson\" or \"constant\" with a number of requests: the others follow from the length of the run";
+            return Err(Error::setting("arrivals", format!("{arrivals:?}"), expected));
+        }
+        if count == 0 || count > ARRIVALS_MAX as u64 {
+            return Err(Error::setting(
+                "the number of requests",
+                count,
+                format!("1 to {ARRIVALS_MAX}"),
+            ));
+        }
+        arrivals.check(
+            Some(rate_per_s),
+            Duration::from_secs_f64(count as f64 / rate_per_s.max(f64::MIN_POSITIVE)),
+        )?;
+        let last_ns = match arrivals {
+            Arrivals::Constant => moment_ns(count - 1, rate_per_s),
+            _ => {
+                let mut random = Random::of(seed, b"arrivals", 0);
+                let mut at_ns = 0.0;
+                (0..count).for_each(|_| at_ns += exponential(&mut random) * 1e9 / rate_per_s);
+                at_ns as u64
+            }
+        };
+        Ok(Duration::from_nanos(last_ns + 1))
+    }
+
     /// The arrivals in nanoseconds since the start: ascending, several may share a moment, all before the length.
     pub fn times_ns(&self) -> &[u64] {
         &self.times_ns

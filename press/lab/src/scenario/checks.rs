@@ -2,6 +2,8 @@
 //!
 //! Nothing is opened here. Its invariant: every message names the key, what was found and what is expected.
 
+mod loads;
+
 use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -11,11 +13,13 @@ use millpond_press_load::{KINDS, Takes};
 use super::keys::{File, Server, Target};
 use super::program;
 use super::requests::operation_names;
-use super::steps::{self, Rates};
+use super::steps;
+use loads::{check_amount, check_antagonists, check_arrivals, check_number, check_own_loads};
 
 /// Checks everything that can be judged from the keys alone.
 pub(crate) fn check(file: &File) -> Result<(), String> {
     check_own_loads(file)?;
+    check_antagonists(file)?;
     if targets(file).next().is_none() && !file.figure.is_empty() {
         // All its figures come from commands.
         return check_names(file);
@@ -32,6 +36,8 @@ const SECONDS_MAX: f64 = 7.0 * 86_400.0;
 /// The largest rate a schedule can be made for.
 const RATE_MAX: f64 = 1e8;
 
+/// The longest name of a network namespace: those of its interfaces have two letters more, of the kernel's fifteen.
+const NAMESPACE_MAX: usize = 13;
 /// More processes than any machine has cores for them to be of use.
 const PROCESSES_MAX: u64 = 256;
 
@@ -98,36 +104,6 @@ pub(super) fn positive(key: &str, value: impl Into<Option<f64>>, max: f64) -> Re
     }
 }
 
-/// What one target's load may be, and how often everything is run.
-fn check_own_loads(file: &File) -> Result<(), String> {
-    between("scenario.rounds", Some(file.scenario.rounds), 1..=1_000)?;
-    for target in targets(file) {
-        let own = &target.load;
-        between("target.load.connections", own.connections, 1..=1_000_000)?;
-        between("target.load.in_flight", own.in_flight, 1..=65_536)?;
-        positive("target.load.rate", own.rate, RATE_MAX)?;
-        positive("target.load.times", own.times, RATE_MAX)?;
-        if own.times.is_some() != own.over.is_some() || (own.times.is_some() && own.rate.is_some()) {
-            return Err(
-                "target.load takes a `rate`, or `times` and `over`, the target whose rate it multiplies"
-                    .into(),
-            );
-        }
-        let mut before = targets(file).take_while(|other| other.name() != target.name());
-        if let Some(over) = &own.over
-            && !before.any(|other| other.name() == over)
-        {
-            return Err(format!(
-                "target.load.over is {over:?}, but no target before it is called so"
-            ));
-        }
-        if own.is_open() && file.load.duration_s.is_none() {
-            return Err("target.load.rate needs load.duration_s: a schedule has a length".into());
-        }
-    }
-    Ok(())
-}
-
 fn targets(file: &File) -> impl Iterator<Item = &Target> {
     file.target.iter().chain(&file.targets)
 }
@@ -141,6 +117,7 @@ fn check_fractions(file: &File) -> Result<(), String> {
     let (load, search) = (&file.load, &file.search);
     positive("search.point_s", search.point_s, SECONDS_MAX)?;
     positive("load.duration_s", load.duration_s, SECONDS_MAX)?;
+    positive("load.requests_times_rate", load.requests_times_rate, SECONDS_MAX)?;
     positive("boost.first_s", file.boost.first_s, SECONDS_MAX)?;
     for server in servers(file) {
         positive("server.ready_timeout_s", server.ready_timeout_s, SECONDS_MAX)?;
@@ -180,16 +157,14 @@ fn check_choices(file: &File) -> Result<(), String> {
         }
         _ => {}
     }
-    if load.requests_per_connection.is_some() == load.duration_s.is_some() {
-        return Err("[load] needs one of `requests_per_connection` and `duration_s`, and not both".into());
-    }
+    check_amount(load)?;
     if file.requests.file.is_some() && file.requests.generate.is_some() {
         return Err("[requests] needs one of `file` and `generate`, and not both".into());
     }
     let has_rates = !load.rate.is_empty() || !load.rate_per_connection.is_empty();
     let is_open = has_rates || load.arrivals.is_some();
     if is_open && load.requests_per_connection.is_some() {
-        return Err("load.rate needs load.duration_s: a schedule has a length, connections have no number of requests".into());
+        return Err("load.rate needs load.duration_s or load.requests_times_rate: a schedule has a length, connections have no number of requests".into());
     }
     if is_open && load.think_ms > 0.0 {
         return Err("load.think_ms is for closed loops; with load.rate the schedule decides".into());
@@ -204,39 +179,11 @@ fn check_choices(file: &File) -> Result<(), String> {
                 .into(),
         );
     }
+    check_number(file, is_open)?;
     check_arrivals(file, recorded)?;
     check_requests(file)?;
     check_operation_names(file)?;
     targets(file).try_for_each(|target| check_target(file, target))
-}
-
-/// Whether a schedule can be made of every rate.
-fn check_arrivals(file: &File, recorded: bool) -> Result<(), String> {
-    let load = &file.load;
-    let Some(seconds) = load.duration_s else {
-        return Ok(());
-    };
-    let default = millpond_press_workload::Arrivals::default();
-    let arrivals = load.arrivals.as_ref().unwrap_or(&default);
-    let length = std::time::Duration::from_secs_f64(seconds.max(file.boost.first_s.unwrap_or(0.0)));
-    let rates = Rates::of(file);
-    let most = load.connections.iter().copied().max().unwrap_or(0);
-    let mut of_schedule: Vec<f64> = rates.steps(most).iter().filter_map(|step| step.rate).collect();
-    if file.boost.auto {
-        // The others are offered as far as schedules can be made of them.
-        of_schedule.truncate(1);
-    }
-    for rate in of_schedule.into_iter().map(Some).chain(recorded.then_some(None)) {
-        if let Some(rate) = rate.filter(|rate| *rate > RATE_MAX) {
-            return Err(format!(
-                "load.rate_per_connection comes to {rate} requests a second on {most} connections, expected at most {RATE_MAX}"
-            ));
-        }
-        arrivals
-            .check(rate, length)
-            .map_err(|error| format!("load.rate, load.arrivals: {error}"))?;
-    }
-    Ok(())
 }
 
 /// Keys of [requests] that no target would look at.
@@ -330,6 +277,7 @@ fn check_target(file: &File, target: &Target) -> Result<(), String> {
     }
     check_rows(file, target)?;
     check_tls(target)?;
+    check_namespace(target)?;
     let in_flight = target.load.in_flight.or(file.load.in_flight).unwrap_or(1);
     if !takes.local && !takes.program && !takes.pipelined && in_flight > 1 {
         return Err(format!(
@@ -402,6 +350,39 @@ fn check_rows(file: &File, target: &Target) -> Result<(), String> {
              \"features.lookup\""
                 .into(),
         );
+    }
+    Ok(())
+}
+
+/// A server of a network of its own is reached by its own address.
+fn check_namespace(target: &Target) -> Result<(), String> {
+    let Some(keys) = target
+        .server
+        .as_ref()
+        .and_then(|server| server.namespace.as_ref())
+    else {
+        return Ok(());
+    };
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
+    if keys.name.is_empty() || keys.name.len() > NAMESPACE_MAX || !keys.name.chars().all(is_plain) {
+        return Err(format!(
+            "server.namespace.name is {:?}; it names interfaces too, so use 1 to {NAMESPACE_MAX} letters, digits and `-`",
+            keys.name
+        ));
+    }
+    let network = |address: std::net::Ipv4Addr| u32::from(address) >> 2;
+    let is_end = |address: std::net::Ipv4Addr| matches!(u32::from(address) & 3, 1 | 2);
+    let (server, client) = (keys.server, keys.client);
+    if server == client || network(server) != network(client) || !is_end(server) || !is_end(client) {
+        return Err(format!(
+            "server.namespace: {server} and {client} are not the two addresses of a network of four, such as 10.203.5.2 and 10.203.5.1"
+        ));
+    }
+    if !target.address.starts_with(&format!("{server}:")) {
+        return Err(format!(
+            "target.address is {:?}, but its server runs in a network namespace at {server}; write it as \"{server}:13560\"",
+            target.address
+        ));
     }
     Ok(())
 }

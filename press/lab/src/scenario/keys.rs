@@ -3,6 +3,7 @@
 //! Nothing is checked here but names and types. Its invariant: a key that is not listed is refused.
 
 use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use millpond_press_load::{Description, KINDS, Operation, Rules, TargetKind};
@@ -111,6 +112,20 @@ pub(crate) struct Target {
     /// Where its load differs from that of the others.
     #[serde(default)]
     pub(crate) load: OwnLoad,
+    /// What disturbs every second of its loads.
+    pub(crate) antagonists: Option<AntagonistKeys>,
+}
+
+/// Programs that are run beside a load.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AntagonistKeys {
+    /// One of them.
+    pub(crate) command: Vec<String>,
+    /// The core of each.
+    pub(crate) cpus: Vec<usize>,
+    /// How it is installed, for where it is not.
+    pub(crate) install: Option<String>,
 }
 
 impl File {
@@ -198,6 +213,8 @@ pub(crate) struct Load {
     pub(crate) think_ms: f64,
     pub(crate) requests_per_connection: Option<u64>,
     pub(crate) duration_s: Option<f64>,
+    /// As many requests as this times the rate, in an open loop.
+    pub(crate) requests_times_rate: Option<f64>,
     pub(crate) warmup_s_max: Option<f64>,
     pub(crate) in_flight: Option<usize>,
     /// Processes that the threads are spread over, `client_threads` in each.
@@ -214,6 +231,18 @@ pub(crate) struct Load {
     /// Whether each point has connections of its own.
     #[serde(default)]
     pub(crate) reconnect: bool,
+}
+
+impl Load {
+    /// How long a load is: in an open loop a number of requests takes about as many seconds as it is times the rate.
+    pub(crate) fn seconds(&self) -> Option<f64> {
+        self.duration_s.or(self.requests_times_rate)
+    }
+
+    /// The number of requests at a rate, where that is fixed.
+    pub(crate) fn requests(&self, rate: Option<f64>) -> Option<u64> {
+        Some((self.requests_times_rate? * rate?).round().max(1.0) as u64)
+    }
 }
 
 /// Rates that rise until the SLO is missed.
@@ -289,6 +318,20 @@ pub(crate) struct Server {
     pub(crate) stop_timeout_s: f64,
     #[serde(default = "output_bytes_max")]
     pub(crate) output_bytes_max: u64,
+    /// The network that it is reached over, where it has one of its own.
+    pub(crate) namespace: Option<NamespaceKeys>,
+}
+
+/// A network namespace that a server runs in, and the two addresses of the network to it.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NamespaceKeys {
+    /// What the system calls it; its interfaces are called after it.
+    pub(crate) name: String,
+    /// The server's end.
+    pub(crate) server: Ipv4Addr,
+    /// The load generator's.
+    pub(crate) client: Ipv4Addr,
 }
 
 /// A program that makes the calls; docs/formats/press-program.md is how it speaks with press.
@@ -391,15 +434,21 @@ pub(crate) struct OwnLoad {
     pub(crate) in_flight: Option<usize>,
     /// Requests a second; with it the target's loop is open.
     pub(crate) rate: Option<f64>,
+    /// The same for several loads, in the place of `load.rate`.
+    #[serde(default)]
+    pub(crate) rates: Vec<f64>,
     /// The rate is so many times what the target `over` answered in this repeat.
     pub(crate) times: Option<f64>,
     pub(crate) over: Option<String>,
+    /// The cores of the threads that send to it, in the place of `load.client_cpus`.
+    #[serde(default)]
+    pub(crate) client_cpus: Vec<usize>,
 }
 
 impl OwnLoad {
     /// Whether a schedule decides, and not the answers.
     pub(crate) fn is_open(&self) -> bool {
-        self.rate.is_some() || self.times.is_some()
+        self.rate.is_some() || self.times.is_some() || !self.rates.is_empty()
     }
 }
 

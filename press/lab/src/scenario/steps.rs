@@ -42,6 +42,19 @@ impl Step {
     }
 }
 
+impl keys::OwnLoad {
+    /// A target's load of this number: of its own rates where it has some, else of those of all; nothing behind the last.
+    pub(crate) fn step(&self, number: usize, all: &[Step]) -> Option<Step> {
+        if self.rates.is_empty() {
+            return all.get(number).copied();
+        }
+        self.rates.get(number).map(|&rate| Step {
+            rate: Some(rate),
+            length: None,
+        })
+    }
+}
+
 impl Rates {
     /// Of keys that were checked.
     pub(super) fn of(file: &keys::File) -> Rates {
@@ -149,6 +162,20 @@ mod tests {
         };
         assert_eq!(shrunk(50.0, &coarse), [50.0, 30.0, 10.0, 2.0, 1.1, 0.3]);
         assert_eq!(shrunk(0.001, &coarse), [0.001], "a pause never grows");
+    }
+
+    #[test]
+    fn a_target_has_rates_of_its_own() {
+        let all = Rates::Of(vec![1.0, 2.0, 3.0]).steps(1);
+        let rates = |own: &keys::OwnLoad| -> Vec<Option<f64>> {
+            (0..4)
+                .map(|number| own.step(number, &all).and_then(|step| step.rate))
+                .collect()
+        };
+        let mut own = keys::OwnLoad::default();
+        assert_eq!(rates(&own), [Some(1.0), Some(2.0), Some(3.0), None]);
+        own.rates = vec![7.0];
+        assert_eq!(rates(&own), [Some(7.0), None, None, None]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use millpond_press_report::Requests;
 use millpond_press_workload as workload;
 use millpond_press_workload::{Mixed, Sizes, Template, value_of};
 
-use super::keys::{File, Launch, OwnLoad, PidFrom, ProgramKeys, Server, Target};
+use super::keys::{AntagonistKeys, File, Launch, OwnLoad, PidFrom, ProgramKeys, Server, Target};
 use super::requests::{Bodies, bodies, expected, fill_of, operation_names};
 use crate::probe::Ready;
 
@@ -63,6 +63,8 @@ pub(crate) struct TargetPlan {
     pub(crate) optional: bool,
     pub(crate) requests: Requests,
     pub(crate) own: OwnLoad,
+    /// What disturbs every second of its loads.
+    pub(crate) antagonists: Option<AntagonistKeys>,
 }
 
 impl TargetPlan {
@@ -128,6 +130,7 @@ impl TargetPlan {
             program: target.program.clone(),
             optional: target.optional,
             own: target.load.clone(),
+            antagonists: target.antagonists.clone(),
         })
     }
 }

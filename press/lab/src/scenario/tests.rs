@@ -6,6 +6,8 @@ use std::io::Write;
 
 use millpond_press_report::Layout;
 
+mod loads;
+
 const GOOD: &str = r#"
 [scenario]
 name = "t"
@@ -127,7 +129,7 @@ fn impossible_values_are_refused() {
         ),
         (
             "load.duration_s=3",
-            "one of `requests_per_connection` and `duration_s`",
+            "one of `requests_per_connection`, `duration_s`",
         ),
         ("load.in_flight=4", "HTTP/1.1 answers one request after the other"),
         ("load.client_threads=0", "load.client_threads is 0"),

@@ -5,14 +5,15 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use millpond_press_report::LeftOut;
+use millpond_press_report::{BESIDE_ANTAGONISTS, LeftOut};
 use millpond_press_verdict::Server;
 
 use super::{PAUSE, Run};
+use crate::namespace::Namespace;
 use crate::scenario::{Launch, ServerPid, TargetPlan};
 use crate::server_process::{ServerProcess, Start};
 use crate::session::fill;
-use crate::{Error, probe, stages, stopped};
+use crate::{Error, antagonists, probe, stages, stopped};
 
 /// How long a server may take to close connections.
 const QUIET_MAX: Duration = Duration::from_secs(30);
@@ -21,9 +22,13 @@ const QUIET_MAX: Duration = Duration::from_secs(30);
 #[derive(Default)]
 pub(crate) struct Up {
     pub(super) process: Option<ServerProcess>,
+    /// The network that it is reached over; it goes when the process has gone.
+    pub(super) namespace: Option<Namespace>,
     pub(super) server: Option<Server>,
     /// Whether it could not be started, and the run goes on without it.
     pub(super) left_out: bool,
+    /// Whether its loads are offered beside antagonists too.
+    pub(super) has_antagonists: bool,
 }
 
 impl Up {
@@ -49,7 +54,10 @@ impl Run {
                         ..Up::default()
                     }
                 }
-                up => up?,
+                up => Up {
+                    has_antagonists: self.has_antagonists(number, combination),
+                    ..up?
+                },
             };
             all.push(up);
             if *self.stop.borrow() {
@@ -71,9 +79,16 @@ impl Run {
         number: usize,
         before: &[Up],
     ) -> Result<Up, Error> {
-        let process = self.start_server(combination, number).await?;
+        let target = &self.scenario.targets[number];
+        let keys = target
+            .server
+            .as_ref()
+            .and_then(|(server, _)| server.namespace.as_ref());
+        let namespace = keys.map(Namespace::make).transpose()?;
+        let process = self.start_server(combination, number, namespace.as_ref()).await?;
         let mut up = Up {
             process,
+            namespace,
             ..Up::default()
         };
         if *self.stop.borrow() {
@@ -93,10 +108,29 @@ impl Run {
         Ok(up)
     }
 
+    /// Whether a target's antagonists can be run here; if not, that is noted, and its loads are offered without.
+    fn has_antagonists(&mut self, number: usize, combination: &BTreeMap<String, String>) -> bool {
+        let target = &self.scenario.targets[number];
+        let Some(keys) = &target.antagonists else {
+            return false;
+        };
+        match antagonists::absent(keys) {
+            None => true,
+            Some(reason) => {
+                let what = format!("{}{BESIDE_ANTAGONISTS}", target.name);
+                self.note_left_out(what, combination, reason);
+                false
+            }
+        }
+    }
+
     /// Notes that the run goes on without a target.
     pub(super) fn leave_out(&mut self, number: usize, combination: &BTreeMap<String, String>, error: &Error) {
         let target = self.scenario.targets[number].name.clone();
-        let reason = error.in_a_line();
+        self.note_left_out(target, combination, error.in_a_line());
+    }
+
+    fn note_left_out(&mut self, target: String, combination: &BTreeMap<String, String>, reason: String) {
         if self.options.progress {
             eprintln!("press: {target} is left out: {reason}");
         }
@@ -122,6 +156,7 @@ impl Run {
             folder: self.folder.path(),
             target: (self.scenario.targets.len() > 1).then_some(name),
             cores: self.cores,
+            namespace: None,
         }
     }
 
@@ -140,6 +175,7 @@ impl Run {
         &self,
         combination: &BTreeMap<String, String>,
         number: usize,
+        namespace: Option<&Namespace>,
     ) -> Result<Option<ServerProcess>, Error> {
         let target = &self.scenario.targets[number];
         let Some((server, ready)) = &target.server else {
@@ -151,7 +187,11 @@ impl Run {
                 ready.text
             )));
         }
-        let process = ServerProcess::start(&self.starting(server.launch(), combination, number))?;
+        let start = Start {
+            namespace,
+            ..self.starting(server.launch(), combination, number)
+        };
+        let process = ServerProcess::start(&start)?;
         let mut stop = self.stop.clone();
         tokio::select! {
             up = process.ready(ready, server.ready_timeout_s) => up?,
@@ -166,6 +206,7 @@ impl Run {
             if let (Some(process), Some((server, _))) = (up.process, &target.server) {
                 ended = ended.and(process.stop(server).await);
             }
+            drop(up.namespace);
         }
         ended
     }

@@ -12,6 +12,7 @@ mod program;
 mod refusals;
 mod results;
 mod servers;
+mod stores;
 mod trouble;
 
 use std::path::PathBuf;

@@ -3,11 +3,14 @@
 //! Written from the protocol's description and not with the server's codec, so that a defect of that codec cannot hide here.
 //! Source: the frame table of FPNN 1.3.1. Its invariant: a frame over the limit is refused before its payload is awaited.
 
+mod batch;
+
 use millpond_wire_payload::{Encoding, Value, decode_map};
 
 use crate::TargetKind;
 use crate::check::{Answer, Verified};
 use crate::kind::{Given, Takes, first_words};
+use crate::known::KnownAnswers;
 use crate::msgpack;
 use crate::protocol::{
     Found, Input, Malformed, NOT_READY, OVERLOADED, Prepared, Protocol, Read, Said, on_wire,
@@ -25,7 +28,10 @@ pub(super) const KIND: TargetKind = TargetKind {
         let body = operation.body.clone().unwrap_or_else(|| "{}".into());
         Ok(vec![method.ok_or("method")?.to_owned(), body])
     },
-    verified: |given| given.rows_in_words(),
+    verified: |given| match is_batches(given) {
+        true => given.values_in_words(),
+        false => given.rows_in_words(),
+    },
     knows_rows: |operations| {
         let mut methods = operations.iter().map(|operation| operation.method.as_deref());
         !operations.is_empty() && methods.all(|method| method == Some("features.lookup"))
@@ -37,8 +43,18 @@ const HEADER: usize = 16;
 const TWOWAY: u8 = 1;
 const ANSWER: u8 = 2;
 
-/// The rows that requests look up.
-struct Native(KnownRows);
+/// The rows that requests look up, and the values that batches of an ordered store read.
+struct Native {
+    rows: KnownRows,
+    values: KnownAnswers,
+}
+
+/// Whether every request is a batch of an ordered store.
+fn is_batches(given: &Given<'_>) -> bool {
+    let operations = given.target.operations;
+    let mut methods = operations.iter().map(|operation| operation.method.as_deref());
+    !operations.is_empty() && methods.all(|method| method == Some(batch::METHOD))
+}
 
 /// Writes a frame whose number is still to be set.
 fn write_frame(method: &str, payload: &[u8], out: &mut Vec<u8>) -> Result<(), &'static str> {
@@ -71,7 +87,12 @@ impl Protocol for Native {
                 .push(|out| write_frame(method, &payload, out))
                 .map_err(|what| format!("cannot travel in a frame: {what}"))
         })?;
-        Ok(Native(KnownRows::of(given)?))
+        let is_known = is_batches(given);
+        let values = KnownAnswers::of(given, |body, values| {
+            is_known.then(|| batch::values_read(body, values)).flatten()
+        })?;
+        let rows = KnownRows::of(given)?;
+        Ok(Native { rows, values })
     }
 
     fn write(&self, (): &mut (), request: &[u8], serial: u32, out: &mut Vec<u8>) {
@@ -115,7 +136,10 @@ impl Protocol for Native {
     }
 
     fn verify(&self, index: usize, _request: &[u8], answer: Answer<'_>) -> Result<Verified, String> {
-        self.0.compare(index, answer)
+        match (self.values.get(index), answer) {
+            (Some(expected), Answer::Msgpack(answer)) => batch::compare(expected, answer),
+            _ => self.rows.compare(index, answer),
+        }
     }
 }
 

@@ -51,11 +51,19 @@ fn a_point_is_one_row_with_its_figures() {
     run.points[0].target.name = "a \"b\", c\nd".into();
     run.points[0].latency.us_p99 = None;
     run.points[0].qps = 1_234.5;
+    run.points[0].offered.antagonists = Some(crate::Antagonists {
+        interference: millpond_press_recorder::Interference::CacheL3,
+        ..Default::default()
+    });
     let rows = parse(&points_csv(&run));
     assert_eq!(rows.len(), run.points.len() + 1);
     assert_eq!(field(&rows, 1, "target"), "a \"b\", c\nd");
     assert_eq!(field(&rows, 1, "latency_us_p99"), "");
     assert_eq!(field(&rows, 1, "qps"), "1234.5");
+    assert_eq!(
+        (field(&rows, 1, "interference"), field(&rows, 2, "interference")),
+        ("cache_l3", "")
+    );
     assert_eq!(field(&rows, 1, "judgement"), "VALID");
     assert_eq!(field(&rows, 1, "bound"), "offered");
 }

@@ -124,6 +124,10 @@ pub(crate) fn environment(run: &RunResult) -> Section {
                 .map_or_else(unknown, |files| files.to_string()),
         ),
     ));
+    facts.extend(processor(machine));
+    if let Some(commit) = &run.commit {
+        facts.push(fact("Commit of the scenario's tree", commit.clone()));
+    }
     if !run.pinning.is_empty() {
         facts.push(fact("Pinning", run.pinning.join("; ")));
     }
@@ -150,6 +154,32 @@ pub(crate) fn environment(run: &RunResult) -> Section {
         title: "Environment",
         blocks: vec![Block::Facts(facts)],
     }
+}
+
+/// What decides how a core answers: threads on it, its sleep, its clock, and who shares it; nothing that the system does not say.
+fn processor(machine: &millpond_press_recorder::Machine) -> Option<Fact> {
+    let frequency = match (machine.mhz, machine.mhz_bounds) {
+        (_, Some((low, high))) if low == high => Some(format!("pinned at {} MHz", fixed(low, 0))),
+        (_, Some((low, high))) => Some(format!("from {} to {} MHz", fixed(low, 0), fixed(high, 0))),
+        (Some(mhz), None) => Some(format!("{} MHz at the start", fixed(mhz, 0))),
+        (None, None) => None,
+    };
+    let states = machine.c_states.as_ref().map(|states| match states.is_empty() {
+        true => "none that the kernel enters".to_owned(),
+        false => states.join(", "),
+    });
+    let known = [
+        ("SMT", machine.smt.clone()),
+        ("C-states", states),
+        ("governor", machine.governor.clone()),
+        ("frequency", frequency),
+        ("virtualisation", machine.virtualisation.clone()),
+    ];
+    if known.iter().all(|(_, value)| value.is_none()) {
+        return None;
+    }
+    let words = known.map(|(name, value)| format!("{name} {}", value.unwrap_or_else(|| "unknown".into())));
+    Some(fact("Cores", words.join("; ")))
 }
 
 fn threads(run: &RunResult) -> String {

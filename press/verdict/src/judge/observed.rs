@@ -72,6 +72,9 @@ impl Observed {
             ..Observed::default()
         };
         seen.outstanding = outstanding(point);
+        // What was run beside it on purpose is no drift.
+        let antagonists = point.antagonists_cpu.map_or(0.0, |cpu| cpu.percent);
+        seen.foreign = (seen.foreign - antagonists).max(0.0);
         seen.read_threads(point);
         if let Some(cpu) = point.client_cpu {
             seen.client_busy = cpu.percent / point.client_threads.max(1) as f64;

@@ -25,8 +25,56 @@ pub(super) fn beside(point: &Point) -> impl Iterator<Item = String> {
         connections_down(point),
         silence(point),
         another_rate(point),
+        split(point),
+        antagonists(point),
     ];
     told.into_iter().flatten()
+}
+
+/// What the work on a request was of all that it took: as the server counts it, or in this process the call.
+fn split(point: &Point) -> Option<String> {
+    let whole = point
+        .latency
+        .us_mean
+        .filter(|_| point.offered.kind == LoadKind::Open)?;
+    let rest = |worked: f64| (whole - worked).max(0.0);
+    if let Some(worked) = point.held.and_then(|held| held.server_call_us_mean) {
+        return Some(format!(
+            "Of {whole:.0} us on average the server took {worked:.0} us from the read of a request to its answer, and {:.0} us went on the way \
+             and in queues",
+            rest(worked)
+        ));
+    }
+    let is_local = point.target.address.is_empty() && point.target.protocol != "program";
+    let worked = point.service.us_mean.filter(|_| is_local)?;
+    Some(format!(
+        "Of {whole:.0} us on average the call took {worked:.0} us, and {:.0} us were spent waiting for it",
+        rest(worked)
+    ))
+}
+
+/// What ran beside it.
+fn antagonists(point: &Point) -> Option<String> {
+    let beside = point.offered.antagonists.as_ref()?;
+    let cores = |cores: &[usize]| match cores {
+        [] => "any core".to_owned(),
+        [one] => format!("core {one}"),
+        many => format!("cores {many:?}"),
+    };
+    let used = point.antagonists_cpu;
+    let used = used.map_or_else(String::new, |cpu| {
+        format!(", which used {:.0} % of a core,", cpu.percent)
+    });
+    let (kind, program) = (
+        beside.interference,
+        beside.command.split(' ').next().unwrap_or_default(),
+    );
+    Some(format!(
+        "Beside it `{program}`{used} ran on {}, and it on {}: {}",
+        cores(&beside.cores),
+        cores(&beside.beside),
+        kind.in_words()
+    ))
 }
 
 /// The lines of evidence that are not of the machine.

@@ -186,3 +186,31 @@ fn impossible_schedules_say_what_to_change() {
     let burst = Arrivals::Bursts { size: u32::MAX };
     assert!(said(burst, Some(1.0), MINUTE).contains("more than 50000000 arrivals"));
 }
+
+#[test]
+fn a_number_of_requests_has_its_length() {
+    for (arrivals, rate) in [
+        (Arrivals::Poisson, 730.5),
+        (Arrivals::Constant, 1_000.0),
+        (Arrivals::Constant, 0.7),
+    ] {
+        for count in [1, 2, 700] {
+            let length = Schedule::length_of(&arrivals, rate, count, 9).unwrap();
+            let made = Schedule::make(&arrivals, Some(rate), length, 9).unwrap();
+            assert_eq!(made.times_ns().len() as u64, count, "{arrivals:?}");
+            assert_eq!(
+                made.times_ns().last().map(|last| last + 1),
+                Some(length.as_nanos() as u64)
+            );
+        }
+    }
+    let said = |arrivals: &Arrivals, rate: f64, count: u64| {
+        Schedule::length_of(arrivals, rate, count, 9)
+            .unwrap_err()
+            .to_string()
+    };
+    assert!(said(&Arrivals::Bursts { size: 2 }, 1.0, 4).contains("\"poisson\" or \"constant\""));
+    assert!(said(&Arrivals::Poisson, 1.0, 0).contains("1 to 50000000"));
+    assert!(said(&Arrivals::Poisson, 1.0, u64::MAX).contains("1 to 50000000"));
+    assert!(said(&Arrivals::Poisson, -1.0, 5).contains("length"));
+}

@@ -6,7 +6,7 @@
 use super::{KEYS_EACH_MAX, Piece};
 use crate::Error;
 
-const NAMES: [&str; 5] = ["key", "keys", "value", "seq", "random"];
+const NAMES: [&str; 8] = ["key", "keys", "value", "seq", "random", "repeat", "or", "end"];
 
 /// The largest width of a number: the digits of the largest key and some.
 const WIDTH_MAX: usize = 32;
@@ -17,6 +17,26 @@ struct Pieces {
     done: Vec<Piece>,
     /// The braces that are open, for each whether it was doubled: what a `}` means depends on the `{` it closes.
     open: Vec<bool>,
+    /// The `{repeat n}` whose `{end}` has not come.
+    repeat: Option<Repeat>,
+}
+
+/// A `{repeat n}` while it is read; the pieces of its text are the ones that are done.
+struct Repeat {
+    count: usize,
+    separator: String,
+    /// The texts before an `{or}`.
+    texts: Vec<Vec<Piece>>,
+    /// What was done before it.
+    before: Vec<Piece>,
+}
+
+/// What stands in braces.
+enum Placeholder {
+    Piece(Piece),
+    Repeat(Repeat),
+    Or,
+    End,
 }
 
 /// Reads the pieces of a template.
@@ -33,7 +53,13 @@ pub(super) fn pieces(text: &str) -> Result<Vec<Piece>, Error> {
         };
     }
     pieces.literal(rest);
-    Ok(pieces.done)
+    match pieces.repeat {
+        None => Ok(pieces.done),
+        Some(repeat) => Err(bad(
+            &format!("{{repeat {}}}", repeat.count),
+            "its {end} is missing",
+        )),
+    }
 }
 
 impl Pieces {
@@ -53,13 +79,68 @@ impl Pieces {
             self.literal("{");
             return Ok(rest);
         }
-        if let Some((piece, rest)) = placeholder(text)? {
-            self.done.push(piece);
+        if let Some((found, rest)) = placeholder(text)? {
+            match found {
+                Placeholder::Piece(piece) => self.done.push(piece),
+                Placeholder::Repeat(repeat) => self.begin(repeat)?,
+                Placeholder::Or => self.end_text("{or}")?,
+                Placeholder::End => self.end()?,
+            }
             return Ok(rest);
         }
         self.open.push(false);
         self.literal("{");
         Ok(text.strip_prefix('{').unwrap_or_default())
+    }
+
+    fn begin(&mut self, repeat: Repeat) -> Result<(), Error> {
+        if self.repeat.is_some() {
+            let found = format!("{{repeat {}}}", repeat.count);
+            return Err(bad(&found, "it stands in another one, whose {end} has not come"));
+        }
+        let before = std::mem::take(&mut self.done);
+        self.repeat = Some(Repeat { before, ..repeat });
+        Ok(())
+    }
+
+    /// Ends a text of a `{repeat n}`.
+    fn end_text(&mut self, found: &str) -> Result<(), Error> {
+        let Some(repeat) = &mut self.repeat else {
+            return Err(bad(
+                found,
+                "there is no {repeat 100} before it; write {{or}} and {{end}} for the texts themselves",
+            ));
+        };
+        if self.done.is_empty() {
+            return Err(bad(found, "nothing stands before it to repeat"));
+        }
+        if self.done.iter().any(|piece| matches!(piece, Piece::Keys { .. })) {
+            return Err(bad(
+                found,
+                "a pass of {repeat 100} has one key: write {key} in it, not {keys 5}",
+            ));
+        }
+        repeat.texts.push(std::mem::take(&mut self.done));
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.end_text("{end}")?;
+        if let Some(Repeat {
+            count,
+            separator,
+            texts,
+            before,
+        }) = self.repeat.take()
+        {
+            self.done = before;
+            self.done.push(Piece::Repeat {
+                count,
+                separator,
+                texts,
+            });
+        }
+        Ok(())
     }
 
     /// Takes the closing brace off `text`, or both when they close a doubled one, and gives the rest.
@@ -82,7 +163,7 @@ impl Pieces {
 }
 
 /// The placeholder at the start of `text` and what follows it; none when the brace is literal.
-fn placeholder(text: &str) -> Result<Option<(Piece, &str)>, Error> {
+fn placeholder(text: &str) -> Result<Option<(Placeholder, &str)>, Error> {
     let inside = text.strip_prefix('{').unwrap_or(text);
     let is_name = |c: char| c.is_ascii_alphabetic() || c == '_';
     let end = inside.find(|c| !is_name(c)).unwrap_or(inside.len());
@@ -126,7 +207,31 @@ fn is_meant(name: &str, after: &str) -> bool {
 }
 
 /// The placeholder `name` with all that stands between its name and its brace.
-fn read(name: &str, arguments: &str) -> Result<Piece, &'static str> {
+fn read(name: &str, arguments: &str) -> Result<Placeholder, &'static str> {
+    match (name, arguments) {
+        ("repeat", arguments) => read_repeat(arguments),
+        ("or", "") => Ok(Placeholder::Or),
+        ("end", "") => Ok(Placeholder::End),
+        ("or" | "end", _) => Err("it takes no argument"),
+        _ => read_piece(name, arguments).map(Placeholder::Piece),
+    }
+}
+
+fn read_repeat(arguments: &str) -> Result<Placeholder, &'static str> {
+    let arguments = arguments.strip_prefix(' ').unwrap_or_default();
+    let (count, separator) = read_count(
+        arguments,
+        "the number of passes is 1 to 100000, as in {repeat 100}",
+    )?;
+    Ok(Placeholder::Repeat(Repeat {
+        count,
+        separator,
+        texts: Vec::new(),
+        before: Vec::new(),
+    }))
+}
+
+fn read_piece(name: &str, arguments: &str) -> Result<Piece, &'static str> {
     let (width, arguments) = read_width(arguments)?;
     match (name, width, arguments) {
         ("key", _, None) => Ok(Piece::Key {
@@ -166,18 +271,24 @@ fn read_width(arguments: &str) -> Result<(Option<usize>, Option<&str>), &'static
 }
 
 fn read_keys(width: usize, arguments: &str) -> Result<Piece, &'static str> {
+    let (count, separator) = read_count(arguments, "the number of keys is 1 to 100000, as in {keys 100}")?;
+    Ok(Piece::Keys {
+        width,
+        count,
+        separator,
+    })
+}
+
+/// A number and what stands between so many: a space where nothing is said.
+fn read_count(arguments: &str, expected: &'static str) -> Result<(usize, String), &'static str> {
     let (count, separator) = arguments.split_once(' ').unwrap_or((arguments, ""));
     let count = count
         .parse()
         .ok()
         .filter(|count| (1..=KEYS_EACH_MAX).contains(count))
-        .ok_or("the number of keys is 1 to 100000, as in {keys 100}")?;
+        .ok_or(expected)?;
     let separator = if separator.is_empty() { " " } else { separator };
-    Ok(Piece::Keys {
-        width,
-        count,
-        separator: separator.to_owned(),
-    })
+    Ok((count, separator.to_owned()))
 }
 
 fn read_random(arguments: &str) -> Result<Piece, &'static str> {

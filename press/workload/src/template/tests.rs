@@ -40,6 +40,56 @@ fn placeholders_are_filled_and_share_their_keys() {
     render("{random -9223372036854775808 9223372036854775807}");
 }
 
+#[test]
+fn a_repeat_has_a_key_a_pass_and_its_texts_in_turn() {
+    let keys = render("{keys 3}");
+    let keys: Vec<u64> = keys.split(' ').map(|key| key.parse().unwrap()).collect();
+    let value = |key: u64| {
+        let mut value = Vec::new();
+        value_of(1, key, &Sizes::Constant(12), &mut value);
+        String::from_utf8(value).unwrap()
+    };
+    let text = r#"{"operations":[{repeat 3 ,}["get","{key:022}"]{or}["put","{key:022}","{value}"]{end}]}"#;
+    let expected = format!(
+        r#"{{"operations":[["get","{:022}"],["put","{:022}","{}"],["get","{:022}"]]}}"#,
+        keys[0],
+        keys[1],
+        value(keys[1]),
+        keys[2]
+    );
+    assert_eq!(render(text), expected);
+    let after = render("{key} {repeat 2}{seq}{end} {value}");
+    assert_eq!(
+        after,
+        format!("{} 7 7 {}", keys[0], value(keys[0])),
+        "outside of it the first key stands"
+    );
+    let template = Template::parse(text).unwrap();
+    assert_eq!(
+        (
+            template.keys_each(),
+            template.has_value(),
+            template.has_value_of_first()
+        ),
+        (3, true, false)
+    );
+}
+
+#[test]
+fn a_repeat_that_cannot_be_meant_is_refused() {
+    let said = |text: &str| Template::parse(text).unwrap_err().to_string();
+    assert!(said("{repeat 3}x").contains("its {end} is missing"));
+    assert!(said("x{end}").contains("no {repeat 100} before it"));
+    assert!(said("x{or}y").contains("no {repeat 100} before it"));
+    assert!(said("{repeat 3}{end}").contains("nothing stands before it"));
+    assert!(said("{repeat 3}a{or}{end}").contains("nothing stands before it"));
+    assert!(said("{repeat 3}{repeat 2}a{end}{end}").contains("stands in another one"));
+    assert!(said("{repeat 3}{keys 2}{end}").contains("write {key} in it"));
+    assert!(said("{repeat}a{end}").contains("1 to 100000"));
+    assert!(said("{repeat 0}a{end}").contains("1 to 100000"));
+    assert!(said("{repeat 2}a{end 2}").contains("takes no argument"));
+}
+
 /// A row holds any bytes, and is one word all the same.
 #[test]
 fn a_row_is_rendered_as_one_word() {

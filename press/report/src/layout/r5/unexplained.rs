@@ -1,0 +1,257 @@
+//! What report R5 could not explain, held against this run: reproduced, consistent with it, or not reproducible here.
+//!
+//! Its invariant: each label follows from figures of this run, which stand beside it; what was not measured is not reproducible here.
+
+use super::{Mode, worse_by};
+use crate::cases::{self, Case};
+use crate::number::{ABSENT, fixed, short};
+use crate::table::{Table, cells};
+use crate::{BESIDE_ANTAGONISTS, Point, RunResult, describe};
+
+const REPRODUCED: &str = "reproduced";
+const CONSISTENT: &str = "consistent with";
+const NOT_HERE: &str = "not reproducible here";
+
+/// A label and what it rests on.
+type Found = (&'static str, String);
+
+/// One row each.
+pub(super) fn table(run: &RunResult) -> Table {
+    let mut table = Table::new(
+        "What the report could not explain, and this run",
+        "(the report)|(here)|(what was measured)",
+    );
+    let cases = cases::join(&run.points, describe::target);
+    for (what, (label, why)) in [
+        (
+            "Cache antagonists make p95 worse, and the more the higher the load: 8.8 % at 400/s, 41.0 % at 2,000/s",
+            antagonists(run, &cases),
+        ),
+        (
+            "The network answers a tenth of what loopback does, with p95 from 2.4 ms at 50/s to 6.0 ms at 300/s, at 3 MB/s of a link of 10 GbE",
+            network_load(run, &cases),
+        ),
+        (
+            "On the i9 the network's p95 lies below loopback's at 40/s and 80/s: 0.8 ms against 4.2 ms",
+            network_below(run, &cases),
+        ),
+        (
+            "The harness ends with recvd=…, expected=…, when an answer comes in parts",
+            parts(run),
+        ),
+    ] {
+        table.row(cells![what, label, why]);
+    }
+    table
+}
+
+fn first<'a>(case: &Case<'a>) -> Option<&'a Point> {
+    case.points().first().copied()
+}
+
+fn mode(case: &Case<'_>) -> Option<Mode> {
+    first(case).map(Mode::of)
+}
+
+fn rate(case: &Case<'_>) -> f64 {
+    first(case).and_then(|point| point.offered.rate).unwrap_or(0.0)
+}
+
+fn p95_ms(case: &Case<'_>) -> Option<f64> {
+    Some(case.median(|point| point.latency.us_p95)? / 1_000.0)
+}
+
+fn is_disturbed(case: &Case<'_>) -> bool {
+    first(case).is_some_and(|point| point.offered.antagonists.is_some())
+}
+
+/// A figure of milliseconds.
+fn ms(figure: f64) -> String {
+    format!("{} ms", fixed(figure, 3))
+}
+
+/// Whether antagonists that share a cache make p95 worse, and more so at higher rates.
+fn antagonists(run: &RunResult, cases: &[Case<'_>]) -> Found {
+    let disturbed: Vec<&Case<'_>> = cases.iter().filter(|case| is_disturbed(case)).collect();
+    let kind = |case: &Case<'_>| {
+        first(case)?
+            .offered
+            .antagonists
+            .as_ref()
+            .map(|beside| beside.interference)
+    };
+    let mut pairs: Vec<(f64, f64)> = Vec::new();
+    for with in disturbed
+        .iter()
+        .filter(|case| kind(case).is_some_and(|kind| kind.is_of_cache()))
+    {
+        let is_pair = |other: &&Case<'_>| {
+            !is_disturbed(other) && other.series == with.series && rate(other) == rate(with)
+        };
+        let worse = cases
+            .iter()
+            .find(is_pair)
+            .and_then(|without| worse_by(without, with));
+        pairs.extend(worse.map(|worse| (rate(with), worse)));
+    }
+    pairs.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let words: Vec<String> = pairs
+        .iter()
+        .map(|(rate, worse)| format!("{worse:.1} % at {}/s", short(*rate)))
+        .collect();
+    let words = words.join(", ");
+    match (pairs.first(), pairs.last()) {
+        (Some((_, low)), Some((_, high))) if pairs.len() > 1 && *low > 0.0 && high > low => {
+            (REPRODUCED, format!("p95 was worse by {words}"))
+        }
+        (Some(_), Some((_, high))) if *high > 0.0 => (
+            CONSISTENT,
+            format!("p95 was worse by {words}: worse at the highest load, without growing from the lowest"),
+        ),
+        (Some(_), Some(_)) => (NOT_HERE, format!("p95 changed by {words}")),
+        _ => {
+            let kinds: Vec<&str> = disturbed
+                .iter()
+                .filter_map(|case| kind(case))
+                .map(|kind| kind.in_words())
+                .collect();
+            let kinds = cases::distinct(kinds.into_iter()).join(", ");
+            let what = if kinds.is_empty() {
+                left_out(run, true).unwrap_or_else(|| "no antagonists ran".into())
+            } else {
+                format!("what antagonists did was {kinds}")
+            };
+            (
+                NOT_HERE,
+                format!("no pair of points tells what a shared cache does: {what}"),
+            )
+        }
+    }
+}
+
+/// The undisturbed cases of a mode that have a p95, by rate.
+fn of_mode<'c, 'a>(cases: &'c [Case<'a>], of: Mode) -> Vec<(&'c Case<'a>, f64)> {
+    let own = cases
+        .iter()
+        .filter(|case| mode(case) == Some(of) && !is_disturbed(case));
+    let mut found: Vec<(&Case<'_>, f64)> = own.filter_map(|case| Some((case, p95_ms(case)?))).collect();
+    found.sort_by(|one, other| rate(one.0).total_cmp(&rate(other.0)));
+    found
+}
+
+/// What was left out and why: targets, or their loads beside antagonists.
+fn left_out(run: &RunResult, is_of_antagonists: bool) -> Option<String> {
+    let all = run.left_out.iter();
+    let of_kind = all.filter(|left| left.target.ends_with(BESIDE_ANTAGONISTS) == is_of_antagonists);
+    let words: Vec<String> = of_kind
+        .map(|left| format!("{} was left out: {}", left.target, left.reason))
+        .collect();
+    (!words.is_empty()).then(|| words.join("; "))
+}
+
+/// Why there is no network in this run.
+fn no_network(run: &RunResult) -> Found {
+    let why = left_out(run, false).unwrap_or_else(|| "no point over a network has a p95".into());
+    (NOT_HERE, why)
+}
+
+/// Whether the latency over the network grows over the report's rates as it did there, to twice and more.
+fn network_load(run: &RunResult, cases: &[Case<'_>]) -> Found {
+    let found = of_mode(cases, Mode::Network);
+    let (Some((low, low_ms)), Some((high, high_ms))) = (found.first(), found.last()) else {
+        return no_network(run);
+    };
+    if found.len() < 2 {
+        return (NOT_HERE, "the network has one rate with a p95 alone".into());
+    }
+    let received = high.median(|point| {
+        let seconds: Vec<f64> = point
+            .resources
+            .seconds
+            .iter()
+            .filter_map(|second| second.rx_bytes)
+            .collect();
+        (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64 / 1e6)
+    });
+    let cpu = high.median(|point| point.server_cpu.map(|cpu| cpu.percent));
+    let or_absent =
+        |figure: Option<f64>, digits| figure.map_or_else(|| ABSENT.into(), |figure| fixed(figure, digits));
+    let words = format!(
+        "p95 was {} at {}/s and {} at {}/s, with {} MB/s received and the server at {} % of a core",
+        ms(*low_ms),
+        short(rate(low)),
+        ms(*high_ms),
+        short(rate(high)),
+        or_absent(received, 1),
+        or_absent(cpu, 0)
+    );
+    match high_ms / low_ms {
+        grown if grown >= 2.0 => (REPRODUCED, words),
+        _ => (NOT_HERE, words),
+    }
+}
+
+/// Whether the network's p95 lies below loopback's at the rates that both have.
+fn network_below(run: &RunResult, cases: &[Case<'_>]) -> Found {
+    let (network, loopback) = (of_mode(cases, Mode::Network), of_mode(cases, Mode::Loopback));
+    if network.is_empty() {
+        return no_network(run);
+    }
+    let both: Vec<(f64, f64, f64)> = network
+        .iter()
+        .filter_map(|(case, network)| {
+            let (_, loopback) = loopback.iter().find(|(other, _)| rate(other) == rate(case))?;
+            Some((rate(case), *network, *loopback))
+        })
+        .collect();
+    if both.is_empty() {
+        return (NOT_HERE, "no rate was offered over both".into());
+    }
+    let states = run
+        .machine
+        .c_states
+        .as_ref()
+        .map(|states| match states.is_empty() {
+            true => "the kernel sends no core to sleep by itself here".to_owned(),
+            false => format!("cores may sleep in {}", states.join(", ")),
+        });
+    let words: Vec<String> = both
+        .iter()
+        .map(|(rate, network, loopback)| {
+            format!(
+                "at {}/s {} over the network and {} over loopback",
+                short(*rate),
+                ms(*network),
+                ms(*loopback)
+            )
+        })
+        .chain(states)
+        .collect();
+    let words = words.join("; ");
+    let below = both
+        .iter()
+        .filter(|(_, network, loopback)| network < loopback)
+        .count();
+    match below {
+        0 => (NOT_HERE, words),
+        below if below == both.len() => (REPRODUCED, words),
+        _ => (CONSISTENT, words),
+    }
+}
+
+/// Answers that were cut: press reads on until an answer is whole.
+fn parts(run: &RunResult) -> Found {
+    let (mut answers, mut broken) = (0u64, 0u64);
+    for point in &run.points {
+        answers = answers.saturating_add(point.counters.answers());
+        let errors = point.counters.errors.iter();
+        let cut = errors.filter(|(kind, _)| matches!(kind.as_str(), "garbage" | "closed" | "reset"));
+        broken = cut.fold(broken, |sum, (_, count)| sum.saturating_add(*count));
+    }
+    (
+        NOT_HERE,
+        format!(
+            "press reads on until an answer is whole: {answers} came whole, {broken} were cut or broken off"
+        ),
+    )
+}
