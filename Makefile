@@ -54,7 +54,7 @@ $(TESTS_VENV)/installed: tests/interop/requirements.txt tests/tables/requirement
 test: export ORT_DYLIB_PATH ?= $(abspath .demo/venv)
 bench: export ORT_DYLIB_PATH ?= $(abspath .demo/venv)
 
-# Most tests wait for a process, a socket or a timer more than they compute: two a processor.
+# Most tests wait on processes, sockets or timers, so run two for each processor.
 test: export RUST_TEST_THREADS ?= $(shell echo $$((2 * $$(nproc))))
 
 test: $(TESTS_VENV)/installed ## every test, Rust and Python; lists what was skipped, and fails for it where CI=true (.ci/skips.toml)
@@ -106,5 +106,5 @@ sanitize: ## the tests of the ordered store under AddressSanitizer; needs rustup
 		--target-dir $(BUILT)/sanitize -p millpond-engines-ordered
 	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target $(TRIPLE) --target-dir $(BUILT)/sanitize -p millpond-engines-ordered
 
-shuttle: ## the ordered tree's tests by schedules that shuttle draws: every thread may stop before each word
+shuttle: ## run the ordered tree's tests under shuttle's random schedules
 	RUSTFLAGS='--cfg shuttle' $(CARGO) test --locked --profile fuzz --target-dir $(BUILT)/shuttle -p millpond-engines-ordered --lib schedules

@@ -71,7 +71,7 @@ fn replication(store: &Store) -> schema::Replication<'static> {
         record: store.last_sequence(),
         leader: match &role {
             Role::Follows { leader } => Some(leader.to_string().into()),
-            Role::Leads | Role::Fenced { .. } => None,
+            Role::Leads | Role::Fenced { .. } | Role::Unpromoted => None,
         },
         connected: lag.map(|lag| lag.is_connected),
         lag_records: lag.map(|lag| lag.records),

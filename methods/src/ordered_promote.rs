@@ -1,7 +1,7 @@
 //! `ordered.promote`, by a thread of its own that waits for the store's log.
 //! Its invariant: it is answered when the store takes writes.
 
-use crate::{Served, store};
+use crate::{Served, own_thread, store};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::FollowError;
@@ -14,8 +14,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let store = store(catalog, decoded.table.as_deref())?.clone();
     let permit = call.calls.admission.enter()?;
     let call = call.detach(Some(permit), reserved.trace)?;
-    // Where there is no thread for it the call goes with the closure, and is answered as one that failed.
-    let promote = move || {
+    own_thread::run("ordered-promote", move || {
         let mut call = call;
         match store.promote() {
             Ok(position) => {
@@ -28,16 +27,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             }
             Err(error) => call.refuse(&status_of(&error)),
         }
-    };
-    let thread = std::thread::Builder::new().name("ordered-promote".into());
-    match thread.spawn(promote) {
-        Ok(_) => Ok(()),
-        Err(error) => {
-            tracing::warn!(%error, "no thread for ordered.promote");
-            let ex = "the system has no thread for it; try again later";
-            Err(Status::new(Code::Internal, ex))
-        }
-    }
+    })
 }
 
 fn status_of(error: &FollowError) -> Status {

@@ -13,7 +13,8 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 The store begins a new epoch: its old leader refuses writes once it hears of that, and this store takes none of its records any more. What
 the old leader had not sent is not here. Take ordered.NAME.follow out of the configuration of the server that was promoted before its next
-start; let the old leader follow it, with a copy of its store (docs/operations.md).
+start. Then set follow on the old leader and start it again; it needs a copy of this store only if its log is refused as one that has gone
+another way (docs/operations.md).
 
 Example:
   millpond ordered promote events --server follower:8090 --token-file admin.token";

@@ -53,15 +53,18 @@ pub enum Role {
         /// That store's epoch.
         epoch: u64,
     },
+    /// It has another server's records, and neither follows it now nor was promoted.
+    Unpromoted,
 }
 
 impl Role {
-    /// "leader", "follower" or "fenced".
+    /// "leader", "follower", "fenced" or "unpromoted".
     pub fn as_str(&self) -> &'static str {
         match self {
             Role::Leads => "leader",
             Role::Follows { .. } => "follower",
             Role::Fenced { .. } => "fenced",
+            Role::Unpromoted => "unpromoted",
         }
     }
 }
@@ -73,6 +76,8 @@ pub struct NotLeader {
     pub leader: Option<Arc<str>>,
     /// The epoch in which another store leads, where this one was its leader before.
     pub fenced_by: Option<u64>,
+    /// It has another server's records and was not promoted: see [`Role::Unpromoted`].
+    pub is_unpromoted: bool,
 }
 
 impl fmt::Display for NotLeader {
@@ -82,11 +87,14 @@ impl fmt::Display for NotLeader {
                 f,
                 "not the leader: this store follows {leader}, which takes its writes; write there"
             ),
-            (None, epoch) => write!(
+            (None, Some(epoch)) => write!(
                 f,
-                "not the leader: another server leads this store, in epoch {}; write there",
-                epoch.unwrap_or_default()
+                "not the leader: another server leads this store, in epoch {epoch}; write there"
             ),
+            (None, None) if self.is_unpromoted => f.write_str(
+                "not the leader: this store has another server's records and was not promoted; name its leader in \"follow\", or promote it",
+            ),
+            (None, None) => f.write_str("not the leader: the role of this store has just changed; try again"),
         }
     }
 }
@@ -132,7 +140,7 @@ pub struct Lag {
     pub ms: Option<u64>,
 }
 
-/// What all threads of a store know.
+/// Replication state that all threads of a store share.
 pub(crate) struct Replication {
     dir: PathBuf,
     /// Whether `role` is [`Role::Leads`].
@@ -227,13 +235,13 @@ impl Replication {
         }
         if has_any {
             tracing::warn!(epoch, dir = %dir.display(), "{ORPHANED}");
-            return Ok(Role::Fenced { epoch });
+            return Ok(Role::Unpromoted);
         }
         Note::Follows.remove(dir).map_err(noted)?;
         Ok(Role::Leads)
     }
 
-    /// For the log thread: who waits is told when that has ended.
+    /// For the log thread: a handle that closes replication when it is dropped, so that whoever waits gets an answer.
     pub fn keep(self) -> Kept {
         Kept(Arc::new(self))
     }
@@ -248,13 +256,19 @@ impl Replication {
     }
 
     fn not_leader(&self) -> NotLeader {
-        let (leader, fenced_by) = match self.role() {
-            Role::Follows { leader } => (Some(leader), None),
-            Role::Fenced { epoch } => (None, Some(epoch)),
+        let (mut leader, mut fenced_by, mut is_unpromoted) = (None, None, false);
+        match self.role() {
+            Role::Follows { leader: of } => leader = Some(of),
+            Role::Fenced { epoch } => fenced_by = Some(epoch),
+            Role::Unpromoted => is_unpromoted = true,
             // It was promoted a moment ago.
-            Role::Leads => (None, None),
-        };
-        NotLeader { leader, fenced_by }
+            Role::Leads => {}
+        }
+        NotLeader {
+            leader,
+            fenced_by,
+            is_unpromoted,
+        }
     }
 
     fn role(&self) -> Role {
@@ -277,7 +291,7 @@ impl Replication {
         // A promotion sets the epoch before the role.
         let is_older = epoch <= lock(&self.position).epoch;
         let is_known = matches!(*role, Role::Fenced { epoch: known } if known >= epoch);
-        if is_older || is_known || matches!(*role, Role::Follows { .. }) {
+        if is_older || is_known || matches!(*role, Role::Follows { .. } | Role::Unpromoted) {
             return true;
         }
         self.leads.store(false, Ordering::Release);

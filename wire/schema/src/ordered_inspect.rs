@@ -59,7 +59,7 @@ schema! {
 schema! {
     /// What other servers have of a store, or it of theirs.
     answer Replication {
-        /// Of the store: "leader", "follower", or "fenced" where it led and another server was promoted.
+        /// Of the store: "leader", "follower", "fenced" where it led and another server was promoted, or "unpromoted" where it has another server's records and does not follow it.
         role: Text,
         /// Of the store: the epoch of its log.
         epoch: UInt,

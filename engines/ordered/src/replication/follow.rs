@@ -149,7 +149,7 @@ impl Committer {
         self.say_end();
     }
 
-    /// A log that takes no more has had its end said, or ends with what could not be shown.
+    /// A read-only log is not announced: its last records may never have been shown.
     fn say_end(&self) {
         if let Some(log) = self.log.as_ref().filter(|log| log.read_only().is_none()) {
             self.replication.wrote(log.next_sequence() - 1);
@@ -210,7 +210,7 @@ impl Committer {
         let replication = self.replication.share();
         let above = match replication.role() {
             Role::Leads => return Err(FollowError::NotFollowing(Role::Leads.as_str())),
-            Role::Follows { .. } => 0,
+            Role::Follows { .. } | Role::Unpromoted => 0,
             Role::Fenced { epoch } => epoch,
         };
         let log = self.log.as_mut().ok_or(FollowError::Closed)?;
@@ -379,16 +379,6 @@ impl Store {
     /// It leads already, has nothing, or its log cannot be written.
     pub fn promote(&self) -> Result<Position, FollowError> {
         self.replicates()?.ask_wait(Task::Promote)
-    }
-
-    /// Another store of this history leads in that epoch. A leader in a lower one takes no writes from then on; an epoch that is a day ahead of
-    /// the clock is none.
-    pub fn fence(&self, history: [u8; 16], epoch: u64) {
-        if let Some(shared) = &self.handle.replication
-            && lock(&shared.position).history == history
-        {
-            shared.fence(epoch);
-        }
     }
 
     fn replicates(&self) -> Result<&Arc<Replication>, FollowError> {

@@ -159,6 +159,12 @@ impl Store {
         }
         let has = (waiting.pull.position.sequence, now);
         state.followers.insert(name.clone(), has);
+        // A newer question of the same follower ends the older one.
+        for older in &mut state.waiting {
+            if older.pull.follower == waiting.pull.follower {
+                older.until = now;
+            }
+        }
         state.waiting.push(waiting);
         if !state.is_started {
             let serves = Arc::clone(shared);
@@ -239,22 +245,9 @@ impl Replication {
             };
             let mut ready = Vec::new();
             for waiting in std::mem::take(&mut state.waiting) {
-                // Of each follower the last question waits.
                 match is_ready(&waiting) {
                     true => ready.push(waiting),
                     false => state.waiting.push(waiting),
-                }
-            }
-            let mut at = 0;
-            while at < state.waiting.len() {
-                let name = state.waiting.get(at).map(|waiting| waiting.pull.follower.clone());
-                let behind = state.waiting.iter().skip(at + 1);
-                let is_old = behind
-                    .into_iter()
-                    .any(|later| Some(&later.pull.follower) == name.as_ref());
-                match is_old {
-                    true => ready.push(state.waiting.remove(at)),
-                    false => at += 1,
                 }
             }
             if !ready.is_empty() {

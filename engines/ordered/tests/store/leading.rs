@@ -14,14 +14,13 @@ fn a_follower_that_is_opened_without_its_leader_takes_no_writes_until_it_is_prom
     let (leader, follower) = followed(parent.path(), 3);
     follower.close().unwrap();
     let alone = open(&parent.path().join("b"), None);
-    assert_eq!(
-        alone.role(),
-        Role::Fenced {
-            epoch: leader.epoch()
-        }
-    );
+    assert_eq!(alone.role(), Role::Unpromoted);
     let refused = alone.write_wait(one("k", "v")).unwrap_err();
     assert!(matches!(refused, WriteError::NotLeader(_)), "{refused}");
+    assert!(
+        refused.to_string().contains("was not promoted; name its leader"),
+        "{refused}"
+    );
     assert_eq!(contents(&alone), contents(&leader));
     assert!(alone.promote().unwrap().epoch > leader.epoch());
     alone.close().unwrap();
@@ -45,7 +44,7 @@ fn a_leader_that_was_replaced_and_followed_does_not_lead_again_by_its_configurat
     assert_eq!(old.epoch(), new.epoch());
     old.close().unwrap();
     let old = open(&parent.path().join("a"), None);
-    assert!(matches!(old.role(), Role::Fenced { .. }));
+    assert_eq!(old.role(), Role::Unpromoted);
 }
 
 #[test]
@@ -93,7 +92,6 @@ fn an_epoch_that_is_no_moment_stops_no_leader() {
         };
         let refused = pull(&leader, has).unwrap_err();
         assert!(refused.to_string().contains("more than a day ahead"), "{refused}");
-        leader.fence(has.history, epoch);
     }
     assert_eq!(leader.role(), Role::Leads);
     leader.write_wait(one("k", "v")).unwrap();
@@ -117,7 +115,7 @@ fn a_last_record_that_only_a_checkpoint_has_is_taken_for_the_same_within_one_epo
     let has = other.position().unwrap();
     assert_eq!((has.sequence, has.mark), (3, None));
     // The old leader, promoted after all: its record 3 is of the first epoch.
-    leader.fence(has.history, has.epoch);
+    assert!(matches!(pull(&leader, has), Err(PullError::NotLeader(_))));
     leader.promote().unwrap();
     leader.write_wait(one("more", "v")).unwrap();
     while leader.last_sequence() < 4 {
@@ -139,7 +137,7 @@ fn a_follower_that_was_promoted_by_mistake_is_told_to_begin_with_a_copy() {
     }
     let follower = open(&parent.path().join("b"), Some("a:1"));
     let has = follower.position().unwrap();
-    leader.fence(has.history, has.epoch);
+    assert!(matches!(pull(&leader, has), Err(PullError::NotLeader(_))));
     leader.promote().unwrap();
     let refused = pull(&leader, has).unwrap_err();
     assert!(refused.to_string().contains("was promoted in epoch"), "{refused}");
