@@ -60,18 +60,23 @@ fn two_who_hold_leaves_never_wait_for_each_other() {
     let [second, third] = split_twice(&tree, &number(500));
     let barrier = Arc::new(Barrier::new(2));
     let (done, is_done) = sync_channel(2);
-    // The nodes above name the leaf of the first key for all of them.
+    let (holds, does_hold) = sync_channel(2);
+    // The nodes above name the leaf of the first key for all of them, so that who comes later waits there, holding nothing: the second thread begins
+    // when the first one holds a leaf.
     for keys in [[second.clone(), third], [first, second]] {
-        let (tree, barrier, done) = (tree.clone(), barrier.clone(), done.clone());
+        let (tree, barrier) = (tree.clone(), barrier.clone());
+        let (holds, done) = (holds.clone(), done.clone());
         std::thread::spawn(move || {
             let mut held = Held::default();
             let [here, there] = keys;
             tree.hold(&mut held, &here);
+            holds.send(()).unwrap();
             barrier.wait();
             tree.hold(&mut held, &there);
             held.nodes.iter().for_each(|node| node.unlock_unchanged());
             done.send(()).unwrap();
         });
+        does_hold.recv_timeout(LIMIT).expect("a thread holds no leaf");
     }
     for _ in 0..2 {
         is_done
