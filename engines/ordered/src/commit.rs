@@ -4,8 +4,8 @@
 //! answered before all of it is as durable as configured, and a group that fails leaves no trace in
 //! memory; whether it leaves one on the disk, its writes receive in their error.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::vec;
 
 use millpond_wal::{Failure, Log, Pending, Queue, Reply, next_group};
 
@@ -68,7 +68,7 @@ impl Committer {
             // They stay, and so does what says why (`millpond_store_read_only`).
             return sweep.failed(Due::default());
         }
-        let due = sweep.due(&self.index, &self.room, self.next_version);
+        let due = sweep.due(&self.index, &self.room);
         if due.keys.is_empty() {
             return;
         }
@@ -80,23 +80,23 @@ impl Committer {
             Ok(()) => {
                 self.next_version = accepted.next_version();
                 self.room.count(due.evicted);
-                self.index.apply(accepted.changes());
+                self.index.remove_in_parts(accepted.changes());
             }
             Err(_) => sweep.failed(due),
         }
     }
 
     fn commit(&mut self, group: Vec<Pending<Write>>) {
-        let mut left = group.into_iter();
-        while !left.as_slice().is_empty() {
+        let mut left = VecDeque::from(group);
+        while !left.is_empty() {
             self.commit_some(&mut left);
         }
     }
 
     /// The same of those whose answers may wait for the log together.
-    fn commit_some(&mut self, left: &mut vec::IntoIter<Pending<Write>>) {
+    fn commit_some(&mut self, left: &mut VecDeque<Pending<Write>>) {
         if let Some(error) = self.log.as_ref().and_then(Log::read_only) {
-            for pending in left {
+            for pending in left.drain(..) {
                 pending.reply.send(Err(WriteError::ReadOnly(error.clone())));
             }
             return;
@@ -113,15 +113,21 @@ impl Committer {
     }
 
     /// What becomes of the next writes, with the versions that they get.
-    fn judge(&mut self, left: &mut vec::IntoIter<Pending<Write>>) -> Vec<Judged> {
-        let writes = left.as_slice().iter().map(|pending| &pending.work);
+    fn judge(&mut self, left: &mut VecDeque<Pending<Write>>) -> Vec<Judged> {
+        let writes = left.iter().map(|pending| &pending.work);
         let mut judge = Judge::new(&self.index, &self.room, self.next_version, writes);
         let mut replies = Vec::with_capacity(left.len());
-        while !judge.is_full()
-            && let Some(pending) = left.next()
-        {
-            judge.judge(pending.work);
+        // The first is judged whatever the store may hold: each part ends the wait of one at least.
+        while let Some(mut pending) = left.pop_front() {
+            if let Some(again) = judge.judge(pending.work) {
+                pending.work = again;
+                left.push_front(pending);
+                break;
+            }
             replies.push(pending.reply);
+            if judge.is_full() {
+                break;
+            }
         }
         let (verdicts, next_version) = judge.finish();
         self.next_version = next_version;
@@ -144,9 +150,7 @@ impl Committer {
             let answer = match verdict {
                 Ok(accepted) => {
                     self.room.count(accepted.evicted());
-                    for record in accepted.records() {
-                        self.index.apply(record.changes());
-                    }
+                    accepted.apply_to(&self.index);
                     Ok(accepted.written(self.durability))
                 }
                 Err(Refusal { error, .. }) => Err(error),
