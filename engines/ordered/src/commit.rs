@@ -15,7 +15,7 @@ use crate::eviction::Room;
 use crate::index::Index;
 use crate::judge::{Judge, Refusal, Verdict};
 use crate::record::Accepted;
-use crate::sweep::{Due, Sweep};
+use crate::sweep::Sweep;
 use crate::write::Write;
 use crate::{Durability, Error};
 
@@ -64,18 +64,26 @@ impl Committer {
     /// Removes some entries that have expired or are beyond the limit, by the log: no restart shows them again.
     fn sweep(&mut self, sweep: &mut Sweep) {
         let Some(log) = &mut self.log else { return };
-        if log.read_only().is_some() {
-            // They stay, and so does what says why (`millpond_store_read_only`).
-            return sweep.failed(Due::default());
-        }
+        let counts = self.checkpoints.counts();
+        let is_looked_for = sweep
+            .wait(&self.index, &self.room)
+            .is_none_or(|wait| wait.is_zero());
         let due = sweep.due(&self.index, &self.room);
         if due.keys.is_empty() {
+            // Others may have removed what could not be.
+            if is_looked_for {
+                counts.swept(None);
+            }
             return;
+        }
+        if let Some(error) = log.read_only() {
+            counts.swept(Some(error));
+            return sweep.failed(due);
         }
         let versions = (self.next_version, self.index.clock().now_ms());
         let accepted = Accepted::removing(due.keys.iter().cloned(), versions);
         let appended = log.append(&[&accepted]);
-        self.checkpoints.counts().swept(appended.as_ref().err());
+        counts.swept(appended.as_ref().err().map(|failure| &*failure.error));
         match appended {
             Ok(()) => {
                 self.next_version = accepted.next_version();

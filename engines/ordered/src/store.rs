@@ -119,7 +119,7 @@ impl Store {
         ),
         Metric::gauge(
             "millpond_store_sweep_failing",
-            "1 while keys that have expired cannot be removed: they take memory.",
+            "1 while keys that have expired, or are beyond the limit, cannot be removed: they take memory.",
             |store: &Store| {
                 store.counted(|counts| f64::from(counts.is_sweep_failing.load(Ordering::Relaxed)))
             },
