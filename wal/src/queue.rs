@@ -235,9 +235,13 @@ impl<W: Work> Queue<W> {
             drop(state);
             return Err(Refused::Ended(done, end));
         }
-        let refused = self.why_no_room(&state, bytes);
-        if let Some(error) = refused.or_else(|| state.why_too_late(bytes, deadline?)) {
-            state.standing.came(true);
+        let full = self.why_no_room(&state, bytes);
+        // One that would come too late says how short its deadline is, not that the queue is too long for others.
+        let late = || state.why_too_late(bytes, deadline?).map(|error| (error, false));
+        if let Some((error, counts)) = full.map(|error| (error, true)).or_else(late) {
+            if counts {
+                state.standing.came(true);
+            }
             drop(state);
             return Err(Refused::Full(work, done, error));
         }

@@ -1,7 +1,7 @@
 //! How long a write would wait for its answer, by what groups of the log have taken.
 //!
-//! It reads no clock: whoever takes and comes says what time it is. Invariant: what was not measured takes no time, so that nothing is
-//! refused for a guess.
+//! It reads no clock: whoever takes and comes says what time it is. Invariants: where nothing was measured of late nothing takes time, so
+//! that nothing is refused for a guess, nor for ever for what was once; and a larger write waits no shorter than a smaller one.
 
 use std::time::{Duration, Instant};
 
@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 const SIZES: usize = 33;
 /// A group counts so much of the mean of its size.
 const SHARE: u32 = 8;
+/// A mean is forgotten where no group of its size has ended for so long: what it refuses brings no newer one.
+const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 
 /// When a write is to be answered.
 #[derive(Debug, Clone, Copy)]
@@ -26,11 +28,25 @@ impl Deadline {
     }
 }
 
+/// What groups of a size take.
+#[derive(Debug, Clone, Copy)]
+struct Mean {
+    took: Duration,
+    /// When the last of them ended.
+    at: Instant,
+}
+
+impl Mean {
+    fn holds(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) < FORGOTTEN_AFTER
+    }
+}
+
 /// What groups have taken, from when they were taken until the next may be.
 #[derive(Debug)]
 pub(crate) struct Waits {
     /// The mean of each size; nothing where there was none.
-    took: [Option<Duration>; SIZES],
+    took: [Option<Mean>; SIZES],
     /// The group that is being made: since when, and its bytes.
     under_way: Option<(Instant, usize)>,
     /// What a group may have.
@@ -65,7 +81,9 @@ impl Waits {
         };
         let took = now.saturating_duration_since(since);
         if let Some(mean) = self.took.get_mut(size(bytes)) {
-            *mean = Some(mean.map_or(took, |mean| mean - mean / SHARE + took / SHARE));
+            let before = mean.filter(|mean| mean.holds(now));
+            let took = before.map_or(took, |mean| mean.took - mean.took / SHARE + took / SHARE);
+            *mean = Some(Mean { took, at: now });
         }
     }
 
@@ -76,24 +94,27 @@ impl Waits {
             None => Duration::ZERO,
             Some((since, bytes)) => {
                 let run = now.saturating_duration_since(since);
-                self.takes(bytes).saturating_sub(run)
+                self.takes(now, bytes).saturating_sub(run)
             }
         };
         let all = waiting.saturating_add(bytes);
         let (full, rest) = (all / self.group_bytes_max, all % self.group_bytes_max);
         let full = self
-            .takes(self.group_bytes_max)
+            .takes(now, self.group_bytes_max)
             .saturating_mul(u32::try_from(full).unwrap_or(u32::MAX));
-        left.saturating_add(full).saturating_add(self.takes(rest))
+        left.saturating_add(full).saturating_add(self.takes(now, rest))
     }
 
-    /// What a group of so many bytes takes, or a smaller one where none of its size was measured.
-    fn takes(&self, bytes: usize) -> Duration {
+    /// What a group of so many bytes takes: no more than any of its size or larger that was measured, or else as the next smaller one.
+    fn takes(&self, now: Instant, bytes: usize) -> Duration {
         if bytes == 0 {
             return Duration::ZERO;
         }
-        let sizes = self.took.iter().take(size(bytes) + 1);
-        sizes.rev().flatten().next().copied().unwrap_or_default()
+        let took = |mean: &Option<Mean>| mean.filter(|mean| mean.holds(now)).map(|mean| mean.took);
+        let (smaller, others) = self.took.split_at(size(bytes));
+        let least = others.iter().filter_map(took).min();
+        let next = || smaller.iter().rev().find_map(took);
+        least.or_else(next).unwrap_or_default()
     }
 }
 
@@ -133,9 +154,9 @@ mod tests {
         log.0.end(log.at(10));
         assert_eq!(log.wait_ms(10, 0, 100), 0, "it is idle");
         assert_eq!(log.wait_ms(10, 50, 50), 10, "one group");
-        // A larger group takes at least as much as a smaller one has, and a smaller one is not known.
+        // A larger group takes at least as much, and a smaller one no more.
         assert_eq!(log.wait_ms(10, 400, 100), 10);
-        assert_eq!(log.wait_ms(10, 2, 1), 0);
+        assert_eq!(log.wait_ms(10, 2, 1), 10);
     }
 
     #[test]
@@ -160,6 +181,41 @@ mod tests {
             log.group(100, (100 + turn * 30, 102 + turn * 30));
         }
         assert_eq!(log.wait_ms(9999, 50, 50), 2);
+    }
+
+    #[test]
+    fn a_stall_counts_no_longer_than_larger_groups_take_less_or_it_is_forgotten() {
+        let mut log = Log::new();
+        log.group(100, (0, 5000));
+        assert_eq!(log.wait_ms(5000, 50, 50), 5000);
+        log.group(500, (5000, 5004));
+        assert_eq!(log.wait_ms(5004, 50, 50), 4, "a larger group took less");
+        assert_eq!(log.wait_ms(14_999, 50, 50), 4);
+        log.group(500, (15_000, 15_007));
+        assert_eq!(log.wait_ms(25_006, 50, 50), 7, "it counts alone");
+        assert_eq!(log.wait_ms(25_007, 50, 50), 0, "nothing is known any more");
+        log.group(500, (30_000, 30_009));
+        assert_eq!(
+            log.wait_ms(30_009, 400, 50),
+            9,
+            "nor does it count with what follows"
+        );
+    }
+
+    #[test]
+    fn a_larger_write_waits_no_shorter_than_a_smaller_one() {
+        let mut log = Log::new();
+        // Sizes in any order, of which some take less than smaller ones.
+        for (turn, (bytes, ms)) in [(3, 9), (20, 2), (70, 8), (300, 5), (900, 6)]
+            .into_iter()
+            .enumerate()
+        {
+            let begin = turn as u64 * 10;
+            log.group(bytes, (begin, begin + ms));
+        }
+        let waits: Vec<u128> = (1..999).map(|bytes| log.wait_ms(50, 1, bytes)).collect();
+        assert!(waits.is_sorted(), "{waits:?}");
+        assert_eq!((waits[0], waits[200], waits[900]), (2, 5, 6));
     }
 
     #[test]

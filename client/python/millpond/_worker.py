@@ -36,8 +36,10 @@ class _Server:
     def __init__(self) -> None:
         watched = _native.end_with_server()
         self._socket = socket.socket(fileno=os.dup(0))
-        # The function may read standard input, and so may programs that it starts.
-        nothing = os.open(os.devnull, os.O_RDONLY)
+        # The function may read standard input, and so may programs that it starts: a pipe without a writer ends at once, whatever the machine
+        # has as /dev/null.
+        nothing, writer = os.pipe()
+        os.close(writer)
         os.dup2(nothing, 0)
         os.close(nothing)
         os.register_at_fork(after_in_child=lambda: (self._socket.close(), os.close(watched)))

@@ -4,9 +4,9 @@
 //! answered before all of it is as durable as configured, and a group that fails leaves no trace in
 //! memory; whether it leaves one on the disk, its writes receive in their error.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
-use std::vec;
 
 use millpond_wal::{Failure, Log, Pending, Queue, Reply, next_group};
 
@@ -17,7 +17,7 @@ use crate::index::Index;
 use crate::judge::{Judge, Refusal, Verdict};
 use crate::record::Accepted;
 use crate::replication::Kept;
-use crate::sweep::{Due, Sweep};
+use crate::sweep::Sweep;
 use crate::write::Write;
 use crate::{Durability, Error};
 
@@ -79,49 +79,61 @@ impl Committer {
             return;
         }
         let Some(log) = &mut self.log else { return };
-        if log.read_only().is_some() {
-            // They stay, and so does what says why (`millpond_store_read_only`).
-            return sweep.failed(Due::default());
-        }
-        let due = sweep.due(&self.index, &self.room, self.next_version);
+        let counts = self.checkpoints.counts();
+        let is_looked_for = sweep
+            .wait(&self.index, &self.room)
+            .is_none_or(|wait| wait.is_zero());
+        let due = sweep.due(&self.index, &self.room);
         if due.keys.is_empty() {
+            // Others may have removed what could not be.
+            if is_looked_for {
+                counts.swept(None);
+            }
             return;
+        }
+        if let Some(error) = log.read_only() {
+            counts.swept(Some(error));
+            return sweep.failed(due);
         }
         let versions = (self.next_version, self.index.clock().now_ms());
         let accepted = Accepted::removing(due.keys.iter().cloned(), versions);
         let appended = log.append(&[&accepted]);
-        self.checkpoints.counts().swept(appended.as_ref().err());
+        counts.swept(appended.as_ref().err().map(|failure| &*failure.error));
         match appended {
             Ok(()) => {
                 self.next_version = accepted.next_version();
                 self.room.count(due.evicted);
-                self.index.apply(accepted.changes());
+                self.index.remove_in_parts(accepted.changes());
             }
             Err(_) => sweep.failed(due),
         }
     }
 
     fn commit(&mut self, group: Vec<Pending<Write>>) {
-        let mut left = group.into_iter();
-        while !left.as_slice().is_empty() {
+        let mut left = VecDeque::from(group);
+        while !left.is_empty() {
             self.commit_some(&mut left);
         }
     }
 
     /// The same of those whose answers may wait for the log together.
-    fn commit_some(&mut self, left: &mut vec::IntoIter<Pending<Write>>) {
+    fn commit_some(&mut self, left: &mut VecDeque<Pending<Write>>) {
         if let Some(error) = self.log.as_ref().and_then(Log::read_only) {
-            for pending in left {
+            for pending in left.drain(..) {
                 pending.reply.send(Err(WriteError::ReadOnly(error.clone())));
             }
             return;
         }
         if let Err(error) = self.replication.may_write() {
-            let (changes, reads): (Vec<_>, Vec<_>) = left.partition(|pending| pending.work.changes());
+            let (changes, reads): (VecDeque<_>, VecDeque<_>) =
+                left.drain(..).partition(|pending| pending.work.changes());
             for pending in changes {
                 pending.reply.send(Err(error.clone()));
             }
-            *left = reads.into_iter();
+            *left = reads;
+            if left.is_empty() {
+                return;
+            }
         }
         let first_version = self.next_version;
         let group = self.judge(left);
@@ -135,15 +147,21 @@ impl Committer {
     }
 
     /// What becomes of the next writes, with the versions that they get.
-    fn judge(&mut self, left: &mut vec::IntoIter<Pending<Write>>) -> Vec<Judged> {
-        let writes = left.as_slice().iter().map(|pending| &pending.work);
+    fn judge(&mut self, left: &mut VecDeque<Pending<Write>>) -> Vec<Judged> {
+        let writes = left.iter().map(|pending| &pending.work);
         let mut judge = Judge::new(&self.index, &self.room, self.next_version, writes);
         let mut replies = Vec::with_capacity(left.len());
-        while !judge.is_full()
-            && let Some(pending) = left.next()
-        {
-            judge.judge(pending.work);
+        // The first is judged whatever the store may hold: each part ends the wait of one at least.
+        while let Some(mut pending) = left.pop_front() {
+            if let Some(again) = judge.judge(pending.work) {
+                pending.work = again;
+                left.push_front(pending);
+                break;
+            }
             replies.push(pending.reply);
+            if judge.is_full() {
+                break;
+            }
         }
         let (verdicts, next_version) = judge.finish();
         self.next_version = next_version;
@@ -166,9 +184,7 @@ impl Committer {
             let answer = match verdict {
                 Ok(accepted) => {
                     self.room.count(accepted.evicted());
-                    for record in accepted.records() {
-                        self.index.apply(record.changes());
-                    }
+                    accepted.apply_to(&self.index);
                     Ok(accepted.written(self.durability))
                 }
                 Err(Refusal { error, .. }) => Err(error),

@@ -5,17 +5,23 @@
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 use serde::Deserialize;
 
-use crate::index::{Index, is_over};
+use crate::index::{Index, is_over, taken_bytes};
 use crate::put::{PUT_BYTES_MAX, PUT_ENTRIES_MAX};
-use crate::tree::{Cell, Drawn, Random};
+use crate::tree::{Cell, Random};
 
 /// The most entries that give way to one write: as many as a put may have.
 pub const EVICTED_MAX: usize = PUT_ENTRIES_MAX;
-/// Entries that are looked at, one draw after the other, without one that may go, until there is taken to be none.
-const FRUITLESS_MAX: usize = 1024;
+/// Entries that are looked at for one write, whatever comes of it, and so many more for each one that goes.
+const LOOKS_MIN: usize = 1024;
+const LOOKS_EACH: usize = 32;
+/// Of these in the order of keys, at one moment.
+const LOOKED_ON_MAX: usize = 1024;
+/// Those that go take at most so many times what the mean entry takes: more than they can is not looked for.
+const MEANS_MAX: u64 = 4;
 /// What an entry takes in the record of removals beside its key.
 const REMOVAL_BYTES: usize = 16;
 
@@ -43,13 +49,13 @@ impl Eviction {
     }
 
     /// The place of an entry among those that give way, the lowest first; nothing where it stays.
-    fn rank(self, cell: &Cell<'_>, now_ms: u64) -> Option<(bool, u64)> {
-        let (lasts, expires_ms) = (!is_over(now_ms, cell.expires_ms), cell.expires_ms);
+    fn rank(self, (version, expires_ms): (u64, u64), now_ms: u64) -> Option<(bool, u64)> {
+        let lasts = !is_over(now_ms, expires_ms);
         match self {
             Eviction::None => None,
             _ if !lasts => Some((lasts, expires_ms)),
             // Versions count the store's writes.
-            Eviction::OldestWrite => Some((lasts, cell.version)),
+            Eviction::OldestWrite => Some((lasts, version)),
             Eviction::SoonestExpiry => (expires_ms != 0).then_some((lasts, expires_ms)),
         }
     }
@@ -61,6 +67,10 @@ pub(crate) struct Room {
     pub bytes_max: Option<u64>,
     pub eviction: Eviction,
     evicted: AtomicU64,
+    /// Of the next draws: they are others than those before, also where these found too little and nothing changed.
+    seed: AtomicU64,
+    /// The key from which on entries are looked at in order where draws find too little.
+    from: Mutex<Vec<u8>>,
 }
 
 impl Room {
@@ -68,8 +78,18 @@ impl Room {
         Room {
             bytes_max,
             eviction,
-            evicted: AtomicU64::new(0),
+            ..Room::default()
         }
+    }
+
+    fn next_seed(&self) -> u64 {
+        self.seed.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Whether so many bytes may become free for one write, as far as the mean entry says.
+    pub fn may_find(&self, index: &Index, bytes: u64) -> bool {
+        let mean = index.bytes() / (index.len() as u64).max(1);
+        bytes <= mean.saturating_mul(MEANS_MAX * EVICTED_MAX as u64)
     }
 
     /// Bytes that the entries take beyond what they may and that are to be made free, as where a log was read that had more.
@@ -97,6 +117,8 @@ pub(crate) struct Victims {
     pub bytes: u64,
     /// Of the record that removes them.
     record_bytes: usize,
+    /// No more may go.
+    is_full: bool,
 }
 
 /// For whom room is made.
@@ -106,55 +128,93 @@ pub(crate) struct Wanted {
     /// The most entries that go for them.
     pub entries_max: usize,
     pub now_ms: u64,
-    /// Of the draws: the same store gives the same victims for it.
-    pub seed: u64,
 }
 
 impl Victims {
-    /// Draws some, of keys that `may` go, until they take what is wanted, or no more may be looked at. Nobody else may write meanwhile.
-    pub fn draw(index: &Index, eviction: Eviction, wanted: &Wanted, may: impl Fn(&[u8]) -> bool) -> Victims {
-        let (mut victims, mut drawn) = (Victims::default(), Vec::new());
-        let mut random = Random::of(wanted.seed);
-        let is_hopeless = match eviction {
+    /// Draws some, of keys that `may` go, until they take what is wanted, or no more may be looked at; where draws find too little, entries
+    /// are looked at in the order of their keys. Nobody else may write meanwhile.
+    pub fn draw(index: &Index, room: &Room, wanted: &Wanted, may: impl Fn(&[u8]) -> bool) -> Victims {
+        let mut victims = Victims::default();
+        let is_hopeless = match room.eviction {
             Eviction::None => true,
             Eviction::OldestWrite => false,
             Eviction::SoonestExpiry => index.expiring() == 0,
         };
-        let mut fruitless = if is_hopeless { FRUITLESS_MAX } else { 0 };
-        while victims.bytes < wanted.bytes && fruitless < FRUITLESS_MAX {
-            let looked_at = index.draw(&mut random, |cell| eviction.rank(cell, wanted.now_ms), &mut drawn);
+        if is_hopeless || wanted.bytes == 0 {
+            return victims;
+        }
+        let (mut random, mut drawn, mut looked_at) = (Random::of(room.next_seed()), Vec::new(), 0);
+        let rank = |cell: &Cell<'_>| room.eviction.rank((cell.version, cell.expires_ms), wanted.now_ms);
+        while !victims.are_enough(wanted) && looked_at < victims.looks_max() {
+            looked_at += index.draw(&mut random, rank, &mut drawn);
             drawn.retain(|drawn| may(&drawn.key) && !victims.keys.contains(&drawn.key));
             // Of a draw the first quarter at most: those behind it are as good as any others.
             drawn.sort_unstable_by_key(|drawn| drawn.rank);
             drawn.truncate(drawn.len().div_ceil(4));
-            fruitless = if drawn.is_empty() {
-                fruitless + looked_at
-            } else {
-                0
-            };
             for drawn in drawn.drain(..) {
-                if victims.bytes >= wanted.bytes {
-                    break;
-                }
-                if !victims.take(drawn, wanted.entries_max) {
-                    return victims;
-                }
+                victims.take(drawn.key, taken_bytes(drawn.bytes), wanted);
             }
+        }
+        if !victims.are_enough(wanted) {
+            victims.look_on(index, room, wanted, may);
         }
         victims
     }
 
-    /// Takes one more, if so many may go.
-    fn take<R>(&mut self, drawn: Drawn<R>, entries_max: usize) -> bool {
-        let record_bytes = self.record_bytes + drawn.key.len() + REMOVAL_BYTES;
-        if self.keys.len() == entries_max || record_bytes > PUT_BYTES_MAX {
-            return false;
+    /// Takes more in the order of keys, from where the last such look ended, and once around at most.
+    fn look_on(&mut self, index: &Index, room: &Room, wanted: &Wanted, may: impl Fn(&[u8]) -> bool) {
+        let mut from = room.from.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut looked_at, mut ends) = (0, 0);
+        while !self.are_enough(wanted) && looked_at < self.looks_max() && ends < 2 {
+            let mut found = Vec::new();
+            let (count, next) = index.look_on(&from, LOOKED_ON_MAX, |entry| {
+                let rank = room
+                    .eviction
+                    .rank((entry.version, entry.expires_ms), wanted.now_ms);
+                if let Some(rank) = rank.filter(|_| may(entry.key) && !self.keys.contains(entry.key)) {
+                    found.push((rank, entry.key.to_vec()));
+                }
+            });
+            looked_at += count;
+            ends += usize::from(next.is_none());
+            found.sort_unstable();
+            let mut found = found.into_iter();
+            while !self.are_enough(wanted)
+                && let Some((_, key)) = found.next()
+            {
+                let bytes = index.bytes_of(&key);
+                self.take(key, bytes, wanted);
+            }
+            // What is left of these is the next to go.
+            let left = found.map(|(_, key)| key).min();
+            *from = left.or(next).unwrap_or_default();
         }
-        // One leaf may be drawn twice.
-        if self.keys.insert(drawn.key) {
+    }
+
+    fn are_enough(&self, wanted: &Wanted) -> bool {
+        self.is_full || self.bytes >= wanted.bytes
+    }
+
+    /// How many entries may be looked at by each way.
+    fn looks_max(&self) -> usize {
+        LOOKS_MIN + LOOKS_EACH * self.keys.len()
+    }
+
+    /// Takes one more, if any is wanted and so many may go.
+    fn take(&mut self, key: Vec<u8>, bytes: u64, wanted: &Wanted) {
+        if self.are_enough(wanted) {
+            return;
+        }
+        let record_bytes = self.record_bytes + key.len() + REMOVAL_BYTES;
+        if self.keys.len() == wanted.entries_max || record_bytes > PUT_BYTES_MAX {
+            self.is_full = true;
+        } else if self.keys.insert(key) {
+            // One leaf may be drawn twice.
             self.record_bytes = record_bytes;
-            self.bytes += crate::index::taken_bytes(drawn.bytes);
+            self.bytes += bytes;
         }
-        true
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,6 +54,8 @@ const PASSED_AT_ONCE: usize = 64;
 const PASSED_MAX: usize = 64 << 10;
 /// Bytes of keys that have expired and are removed by one record.
 const EXPIRED_BYTES_MAX: usize = 1 << 20;
+/// Keys that are removed at one moment where they need not go together.
+const REMOVED_AT_ONCE: usize = 256;
 
 /// Leaves that are drawn at once, and entries that are looked at of each.
 const DRAWN_LEAVES: usize = 4;
@@ -264,6 +266,32 @@ impl Index {
         (found, next)
     }
 
+    /// Looks at entries from a key on in order, at most so many; how many there were, and the key from which on there are more.
+    pub fn look_on(
+        &self,
+        from: &[u8],
+        looked_at_max: usize,
+        mut visit: impl FnMut(&Content<'_>),
+    ) -> (usize, Option<Vec<u8>>) {
+        let (mut looked_at, mut next) = (0, None);
+        let span = Span {
+            start: from,
+            end: None,
+            entries_max: looked_at_max.saturating_add(1),
+            values: Copied::No,
+        };
+        self.tree.scan(span, |entry| {
+            if looked_at == looked_at_max {
+                next = Some(entry.key.to_vec());
+                return false;
+            }
+            looked_at += 1;
+            visit(&entry);
+            true
+        });
+        (looked_at, next)
+    }
+
     /// Draws entries at random, of which `rank` makes something; how many were looked at, at most.
     pub fn draw<R>(
         &self,
@@ -367,6 +395,15 @@ impl Index {
         changes.dedup_by(|earlier, last| earlier.key() == last.key());
         self.tree
             .change_all(changes.into_iter(), |change, before| self.count(change, before));
+    }
+
+    /// Removes keys, some of them at one moment: nobody waits for so many leaves as all of them may lie in.
+    pub fn remove_in_parts<'c>(&self, removals: impl Iterator<Item = Change<'c>>) {
+        let mut removals = removals.peekable();
+        while removals.peek().is_some() {
+            let part: Vec<Change<'_>> = removals.by_ref().take(REMOVED_AT_ONCE).collect();
+            self.apply(part.into_iter());
+        }
     }
 
     fn apply_one(&self, change: &Change<'_>) {

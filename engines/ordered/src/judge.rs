@@ -72,8 +72,10 @@ impl<'a> Judge<'a> {
         }
     }
 
-    /// Judges the next write.
-    pub fn judge(&mut self, write: Write) {
+    /// Judges the next write. It comes back where it lacks space that it may have once what was judged before it is written: it is to be
+    /// the first of another group.
+    pub fn judge(&mut self, write: Write) -> Option<Write> {
+        let again = self.may_need_another(&write).then(|| write.clone());
         let planned = match &write {
             Write::Put(put) => self.check(put),
             Write::Batch(batch) => Evaluation::of(self, batch).map(Evaluation::into_plan),
@@ -89,12 +91,15 @@ impl<'a> Judge<'a> {
                 changes: &changes,
                 touched: &touched,
                 now_ms,
-                next_version,
             };
             let evicted = self.space.as_mut().map(|space| space.take(&taking)).transpose()?;
             let accepted = Accepted::new(changes, (next_version, now_ms), effects);
             Ok(accepted.behind(evicted.unwrap_or_default()))
         });
+        let is_full = |refusal: &Refusal| matches!(refusal.error, WriteError::Full { .. });
+        if let (Some(write), true) = (again, verdict.as_ref().is_err_and(is_full)) {
+            return Some(write);
+        }
         if let Ok(accepted) = &verdict {
             self.next_version = accepted.next_version();
             if let Some(changed) = &mut self.changed {
@@ -104,6 +109,13 @@ impl<'a> Judge<'a> {
             }
         }
         self.verdicts.push(verdict);
+        None
+    }
+
+    /// Whether a write may lack space only because of what was judged before it. A group is small: so are copies of its writes.
+    fn may_need_another(&self, write: &Write) -> bool {
+        let space = self.space.as_ref();
+        space.is_some_and(|space| space.keeps_some() && space.may_be_short_for(write))
     }
 
     /// The keys that a batch names, where some may have to give way to it: not these.

@@ -15,6 +15,7 @@ use crate::eviction::Room;
 use crate::index::{Index, entry_bytes};
 use crate::judge::{Judge, Refusal, expires_ms};
 use crate::record::Accepted;
+use crate::space::lacking;
 use crate::sweep::Sweep;
 use crate::tree::Content;
 use crate::write::{Write, Written};
@@ -104,13 +105,13 @@ impl Memory {
         }
         let _entered = self.enter();
         let next_version = self.next_version.load(Ordering::Relaxed);
-        let due = sweep.due(&self.index, &self.room, next_version);
+        let due = sweep.due(&self.index, &self.room);
         if !due.keys.is_empty() {
             let accepted = Accepted::removing(due.keys, (next_version, 0));
             self.next_version
                 .store(accepted.next_version(), Ordering::Relaxed);
             self.room.count(due.evicted);
-            self.index.apply(accepted.changes());
+            self.index.remove_in_parts(accepted.changes());
         }
     }
 
@@ -155,7 +156,8 @@ impl Memory {
                 bytes += more;
             }
         }
-        bytes > AT_ONCE_BYTES_MAX
+        // Nor should it wait for so many others to go, with all gates held.
+        bytes > AT_ONCE_BYTES_MAX || lacking(&self.index, &self.room, write) > AT_ONCE_BYTES_MAX as u64
     }
 
     /// Puts a key whatever it has; `None` where that may take more memory than there is.
@@ -190,15 +192,14 @@ impl Memory {
     fn write_entered(&self, write: Write) -> Result<Written, WriteError> {
         let next_version = self.next_version.load(Ordering::Relaxed);
         let mut judge = Judge::new(&self.index, &self.room, next_version, iter::once(&write));
+        // Nothing was judged before it: it does not come back.
         judge.judge(write);
         let (mut verdicts, next_version) = judge.finish();
         self.next_version.store(next_version, Ordering::Relaxed);
         match verdicts.pop() {
             Some(Ok(accepted)) => {
                 self.room.count(accepted.evicted());
-                for record in accepted.records() {
-                    self.index.apply(record.changes());
-                }
+                accepted.apply_to(&self.index);
                 Ok(accepted.written(Durability::Memory))
             }
             Some(Err(Refusal { error, .. })) => Err(error),

@@ -10,6 +10,7 @@ use millpond_wal::{Body, Fault, Format, Record};
 use crate::Durability;
 use crate::batch::Effect;
 use crate::change::Changed;
+use crate::index::Index;
 use crate::put::PUT_BYTES_MAX;
 use crate::tree::Change;
 use crate::write::Written;
@@ -118,6 +119,14 @@ impl Accepted {
     /// Its records in order.
     pub fn records(&self) -> impl Iterator<Item = &Accepted> {
         self.evicted.as_deref().into_iter().chain([self])
+    }
+
+    /// Makes its changes, those that it stands for at one moment.
+    pub fn apply_to(&self, index: &Index) {
+        if let Some(evicted) = &self.evicted {
+            index.remove_in_parts(evicted.changes());
+        }
+        index.apply(self.changes());
     }
 
     /// How many keys give way to it.

@@ -34,8 +34,6 @@ pub(crate) struct Taking<'w> {
     /// Keys that it looks at, beside those that it changes.
     pub touched: &'w HashSet<Vec<u8>>,
     pub now_ms: u64,
-    /// The version that is next.
-    pub next_version: u64,
 }
 
 impl<'a> Space<'a> {
@@ -61,7 +59,18 @@ impl<'a> Space<'a> {
 
     /// Whether the group has written so much of what the store may hold that those behind it may find too little that may give way.
     pub fn has_written_much(&self) -> bool {
-        self.room.eviction != Eviction::None && self.written_bytes >= self.bytes_max / 4
+        let much = (self.bytes_max / 4).max(1);
+        self.room.eviction != Eviction::None && self.written_bytes >= much
+    }
+
+    /// Whether what the group has written keeps entries from giving way that would for a write alone.
+    pub fn keeps_some(&self) -> bool {
+        self.room.eviction != Eviction::None && !self.written.is_empty()
+    }
+
+    /// Whether a write may need that others give way.
+    pub fn may_be_short_for(&self, write: &Write) -> bool {
+        self.bytes.saturating_add(new_bytes(write)) > self.bytes_max
     }
 
     /// Whether the group has removed a key to make room. What is written to it later is known to the group before.
@@ -121,12 +130,27 @@ impl<'a> Space<'a> {
             bytes: missing,
             entries_max: EVICTED_MAX,
             now_ms: taking.now_ms,
-            seed: taking.next_version,
         };
+        if !self.room.may_find(self.index, missing) {
+            return Victims::default();
+        }
         let may = |key: &[u8]| {
             !sizes.contains_key(key) && !self.written.contains_key(key) && !taking.touched.contains(key)
         };
-        Victims::draw(self.index, self.room.eviction, &wanted, may)
+        Victims::draw(self.index, self.room, &wanted, may)
+    }
+}
+
+/// Memory that others have to give up for a write, at most, where they do.
+pub(crate) fn lacking(index: &Index, room: &Room, write: &Write) -> u64 {
+    match room.bytes_max {
+        Some(bytes_max) if room.eviction != Eviction::None => {
+            let new = new_bytes(write);
+            (index.bytes().saturating_add(new))
+                .saturating_sub(bytes_max)
+                .min(new)
+        }
+        _ => 0,
     }
 }
 

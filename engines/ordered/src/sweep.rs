@@ -53,15 +53,20 @@ impl Sweep {
     }
 
     /// The keys that are to be removed now; nobody else may write until it is.
-    pub fn due(&mut self, index: &Index, room: &Room, next_version: u64) -> Due {
+    pub fn due(&mut self, index: &Index, room: &Room) -> Due {
         if !self.is_due(index, room) {
             return Due::default();
         }
         self.at = Instant::now();
-        match room.beyond(index) {
-            0 => self.expired(index),
-            beyond => self.evicted(index, room, (beyond, next_version)),
+        let beyond = room.beyond(index);
+        if beyond > 0 {
+            let evicted = self.evicted(index, room, beyond);
+            // Where none that may go is found, what has expired is all that makes room.
+            if !evicted.keys.is_empty() || index.expiring() == 0 {
+                return evicted;
+            }
         }
+        self.expired(index)
     }
 
     fn expired(&mut self, index: &Index) -> Due {
@@ -74,14 +79,13 @@ impl Sweep {
         Due { keys, evicted: 0 }
     }
 
-    fn evicted(&mut self, index: &Index, room: &Room, (bytes, seed): (u64, u64)) -> Due {
+    fn evicted(&mut self, index: &Index, room: &Room, bytes: u64) -> Due {
         let wanted = Wanted {
             bytes,
             entries_max: LOOKED_AT,
             now_ms: index.clock().now_ms(),
-            seed,
         };
-        let keys: Vec<Vec<u8>> = Victims::draw(index, room.eviction, &wanted, |_| true)
+        let keys: Vec<Vec<u8>> = Victims::draw(index, room, &wanted, |_| true)
             .keys
             .into_iter()
             .collect();

@@ -255,3 +255,34 @@ fn what_would_come_too_late_is_not_taken_in() {
     assert!(push_by(Some(95)).is_some());
     assert_eq!(push_by(Some(100)), None);
 }
+
+#[test]
+fn writes_with_deadlines_that_none_could_keep_make_no_queue_stand() {
+    let (queue, start) = (Queue::new(1000, 2000), Instant::now());
+    let deadline = Deadline {
+        now: start,
+        at: start,
+    };
+    let mut late = 0;
+    for _ in 0..40 {
+        while queue.lock().bytes < 1000 {
+            assert!(push(&queue, 50));
+        }
+        queue.take(100);
+        // As if that group had taken 10 ms.
+        let mut state = queue.lock();
+        state.waits.begin(start, 100, 100);
+        state.waits.end(start + Duration::from_millis(10));
+        drop(state);
+        for _ in 0..10 {
+            let refused = queue.push_by(Sized(50), Box::new(|_| ()), Some(deadline));
+            late += usize::from(matches!(
+                refused,
+                Err(Refused::Full(.., QueueError::TooLate { .. }))
+            ));
+        }
+    }
+    assert_eq!(late, 400);
+    // Where it stood it would take 300 bytes.
+    assert_eq!(refusal(&queue, 50), None);
+}

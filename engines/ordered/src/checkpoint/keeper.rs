@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use millpond_wal::{Disk, Failure, Log, Queue};
+use millpond_wal::{Disk, Log, Queue};
 
 use super::Checkpoint;
 use super::bytes::Head;
@@ -79,15 +79,19 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Notes how the removal of what has expired ended. The log has a line where that is another end than before; after a failure it is not
-    /// tried for a second.
-    pub fn swept(&self, failure: Option<&Failure>) {
+    /// Notes how the removal of what has expired or is beyond the limit ended, or that nothing of it is left. The log has a line where that
+    /// is another end than before; after a failure it is not tried for a second.
+    pub fn swept(&self, failure: Option<&Error>) {
         let was_failing = self.is_sweep_failing.swap(failure.is_some(), Ordering::Relaxed);
         match failure {
-            Some(Failure { error, .. }) if !was_failing => {
-                tracing::error!(%error, "an ordered store cannot remove what has expired: its log cannot be written; it takes memory until it can");
+            Some(error) if !was_failing => {
+                tracing::error!(%error, "an ordered store cannot remove what has expired or is beyond its limit: its log cannot be written; it takes memory until it can");
             }
-            None if was_failing => tracing::info!("an ordered store removes what has expired again"),
+            None if was_failing => {
+                tracing::info!(
+                    "nothing keeps an ordered store from removing what has expired or is beyond its limit any more"
+                );
+            }
             _ => {}
         }
     }
@@ -352,7 +356,10 @@ impl Checkpoints {
 
     fn failed(&mut self, error: &Arc<Error>, asked: Vec<SyncSender<Outcome>>) {
         self.again_at = Some(Instant::now() + self.pause);
-        self.pause = (self.pause * 2).min(AGAIN_MAX);
+        // Who asks again and again puts off none that is due by itself for longer.
+        if asked.is_empty() {
+            self.pause = (self.pause * 2).min(AGAIN_MAX);
+        }
         if !self.meet.counts.is_failing.swap(true, Ordering::Relaxed) {
             tracing::error!(%error, "an ordered store cannot write a checkpoint; its log grows, and it is tried again");
         }
@@ -405,5 +412,27 @@ impl Drop for Checkpoints {
         for sender in running.asked {
             let _ = sender.send(outcome.clone());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::sync_channel;
+
+    #[test]
+    fn only_a_checkpoint_that_nobody_asked_for_is_put_off_for_longer_once_it_fails() {
+        let meet = Arc::new(Meet::new(Arc::new(Queue::new(1, 1))));
+        let place = (Arc::new(millpond_wal::RealDisk) as Arc<dyn Disk>, PathBuf::new());
+        let mut checkpoints = Checkpoints::new(place, Arc::default(), meet, (0, 1));
+        let error = Arc::new(Error::GivenUp("the disk is full"));
+        for _ in 0..5 {
+            let (sender, receiver) = sync_channel(1);
+            checkpoints.failed(&error, vec![sender]);
+            assert!(receiver.recv().is_ok_and(|outcome| outcome.is_err()));
+        }
+        assert_eq!(checkpoints.pause, AGAIN);
+        checkpoints.failed(&error, Vec::new());
+        assert_eq!(checkpoints.pause, AGAIN * 2);
     }
 }

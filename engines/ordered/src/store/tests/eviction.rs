@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
 use super::bed::*;
 use super::*;
 use crate::{Eviction, Put};
@@ -61,6 +64,75 @@ fn a_group_with_more_than_the_store_may_hold_is_written_in_parts() {
     let failed = answers.iter().filter(|(_, answer)| answer.is_err());
     assert_eq!(failed.count(), 0, "{:?}", words(&answers));
     assert!(bed.store.get(b"100").is_some() && bed.store.entry_bytes() <= 8 * ENTRY);
+}
+
+#[test]
+fn a_store_that_holds_nothing_refuses_and_goes_on() {
+    for memory_bytes_max in [1, 3, 49] {
+        let bed = Bed::new(Options {
+            memory_bytes_max: Some(memory_bytes_max),
+            ..evicting(0)
+        });
+        for number in 0..2 {
+            bed.write(number, one("a", "1")).unwrap();
+            match bed.answers.recv_timeout(Duration::from_secs(60)) {
+                Ok((_, answer)) => assert!(matches!(answer, Err(WriteError::Full { .. })), "{answer:?}"),
+                Err(_) => {
+                    // A log thread that never ends is not waited for.
+                    std::mem::forget(bed);
+                    panic!("no answer with {memory_bytes_max}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_write_is_accepted_whatever_its_group_has_written() {
+    let bed = Bed::new(evicting(8));
+    bed.hold_with(0, one("h", "1"));
+    bed.write(1, one("i", "1")).unwrap();
+    // It takes all that the store may hold: "i" has to go too.
+    let all = "v".repeat((8 * ENTRY) as usize - 49);
+    bed.write(2, if_absent("z", &all)).unwrap();
+    bed.write(3, if_absent("z", "2")).unwrap();
+    bed.disk.open_gate();
+    // Versions 3 and 4 remove the others.
+    let expected = ["0: [1]", "1: [2]", "2: [5]", "3: conflict 5"];
+    assert_eq!(words(&bed.collect(4)), expected);
+    assert_eq!((keys(&bed.store).as_str(), bed.store.evicted()), ("z", 2));
+}
+
+#[test]
+fn a_write_that_needs_many_victims_is_made_by_the_stores_own_thread() {
+    let store = Store::in_memory(Options {
+        memory_bytes_max: Some(1 << 20),
+        eviction: Eviction::OldestWrite,
+        ..Options::default()
+    });
+    let many = |from: u32, count: u32| Put {
+        entries: (from..from + count)
+            .map(|key| (key.to_be_bytes().to_vec(), Vec::new()))
+            .collect(),
+        ..Put::default()
+    };
+    let made_here = |put: Put| {
+        let (sender, receiver) = sync_channel(1);
+        let done = move |result: Result<Written, WriteError>| {
+            result.unwrap();
+            sender.send(std::thread::current().id()).unwrap();
+        };
+        store.write(put, Box::new(done)).unwrap();
+        receiver.recv().unwrap() == std::thread::current().id()
+    };
+    // 52 bytes each: six times as many fit.
+    for turn in 0..6 {
+        assert!(made_here(many(turn * 3000, 3000)), "{turn}");
+    }
+    assert_eq!(store.evicted(), 0);
+    // It is as small as those before, but may lack more than 64 KiB.
+    assert!(!made_here(many(18_000, 3000)));
+    assert!(store.evicted() > 800);
 }
 
 #[test]

@@ -43,12 +43,41 @@ fn a_write_that_would_come_too_late_leaves_nothing() {
 }
 
 #[test]
-fn a_store_without_a_log_makes_small_writes_whatever_their_deadline() {
+fn a_store_without_a_log_makes_small_writes_whatever_their_deadline_unless_others_wait() {
     let store = Store::in_memory(Options::default());
-    let now = Instant::now();
-    let deadline = Deadline { now, at: now };
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let done = Box::new(move |result: Result<Written, WriteError>| sender.send(result).unwrap());
-    store.write_by(one("a", "1"), done, Some(deadline)).unwrap();
-    assert_eq!(receiver.recv().unwrap().unwrap().versions, [1]);
+    let large = || one("large", &"v".repeat(100 << 10));
+    // What it takes is measured.
+    for _ in 0..3 {
+        store.write_wait(large()).unwrap();
+    }
+    let small = |key: &str| {
+        let now = Instant::now();
+        let (sender, receiver) = mpsc::sync_channel(1);
+        let done = Box::new(move |result: Result<Written, WriteError>| {
+            result.unwrap();
+            sender.send(std::thread::current().id()).unwrap();
+        });
+        let taken = store.write_by(one(key, "1"), done, Some(Deadline { now, at: now }));
+        taken.map(|()| receiver.recv().unwrap() == std::thread::current().id())
+    };
+    // One large write is in its callback until it is told to go on, and another one waits behind it.
+    let (begun, has_begun) = mpsc::sync_channel(1);
+    let (go_on, may_go_on) = mpsc::sync_channel::<()>(1);
+    let held = move |_: Result<Written, WriteError>| {
+        begun.send(()).unwrap();
+        let _ = may_go_on.recv();
+    };
+    store.write(large(), Box::new(held)).unwrap();
+    has_begun.recv().unwrap();
+    store.write(large(), Box::new(|_| ())).unwrap();
+    let busy = small("late").unwrap_err();
+    assert!(
+        matches!(*busy.error, WriteError::TooLate { left_us: 0, .. }),
+        "{busy:?}"
+    );
+    assert!(store.get(b"late").is_none());
+    go_on.send(()).unwrap();
+    wait_until("the queue is empty", || {
+        small("a").is_ok_and(|is_made_here| is_made_here)
+    });
 }
