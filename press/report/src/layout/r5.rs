@@ -13,9 +13,10 @@ use crate::layout::repeats;
 use crate::number::{ABSENT, cpu, fixed, ms_of};
 use crate::table::{Table, cells};
 use crate::{Point, RunResult, describe};
+use millpond_press_verdict::Split;
 
 /// The report's columns with the tails that it left out, then its own figures.
-const COLUMNS: &str = "QPS|(beside)|CPU %|rxKB/s|txKB/s|mean ms|p50 ms|p95 ms|p99 ms|p99.9 ms|p99.99 ms|max ms|service ms|queue ms|\
+const COLUMNS: &str = "QPS|(beside)|CPU %|rxKB/s|txKB/s|mean ms|p50 ms|p95 ms|p99 ms|p99.9 ms|p99.99 ms|max ms|service ms|queue ms|rest ms|\
     p95 worse by|errors|(verdict)|(bounded by)|report: CPU %|report: p95 ms|report: max ms|report: p95 worse by";
 
 /// Where the store is for who asks it.
@@ -144,8 +145,9 @@ fn row(table: &mut Table, mode: Mode, case: &Case<'_>, undisturbed: Option<&Case
         ms(|latency| latency.us_p99_9),
         ms(|latency| latency.us_p99_99),
         ms(|latency| latency.us_max),
-        each(case, |point| ms_of(service(point), &point.latency)),
-        each(case, |point| ms_of(queue(point), &point.latency)),
+        each(case, |point| part(point, |split| Some(split.service))),
+        each(case, |point| part(point, |split| split.queue)),
+        each(case, |point| part(point, |split| Some(split.rest))),
         worse.map_or_else(|| ABSENT.into(), |worse| format!("{worse:.1} %")),
         repeats::sum(case, |point| point.counters.failed_total()),
         repeats::verdict(case),
@@ -188,17 +190,9 @@ fn kilobytes(
     }
 }
 
-/// The mean time of the work on a request.
-fn service(point: &Point) -> Option<f64> {
-    match Mode::of(point) {
-        Mode::Integrated => point.service.us_mean,
-        Mode::Loopback | Mode::Network => point.held?.server_call_us_mean,
-    }
-}
-
-/// What is left of the mean latency.
-fn queue(point: &Point) -> Option<f64> {
-    Some((point.latency.us_mean? - service(point)?).max(0.0))
+/// A part of the mean latency.
+fn part(point: &Point, figure: impl Fn(&Split) -> Option<f64>) -> String {
+    ms_of(point.split().as_ref().and_then(figure), &point.latency)
 }
 
 /// By how much antagonists make the 95th percentile worse, in percent, by the medians of the repeats.

@@ -52,11 +52,8 @@ pub(super) fn waiting_callers(point: &Point, seen: &Observed) -> Option<String> 
 
 /// What a request of an open loop waited and took in this process, on average, in microseconds.
 fn split_in_process(point: &Point) -> Option<(f64, f64)> {
-    let is_local = point.target.address.is_empty() && point.target.protocol != "program";
-    let (whole, worked) = (point.latency.us_mean?, point.service.us_mean?);
-    // What its own thread took to wake up is nobody's queue.
-    let late = point.lateness.us_mean.unwrap_or(0.0);
-    (is_local && point.offered.kind == LoadKind::Open).then(|| ((whole - worked - late).max(0.0), worked))
+    let split = point.split().filter(|_| point.target.address.is_empty())?;
+    Some((split.queue?, split.service))
 }
 
 #[cfg(test)]
@@ -97,7 +94,7 @@ mod tests {
         let (found, why) = bound(&point(320.0, 300.0, 0.0, 30.0));
         assert_eq!(found, Bound::Offered);
         assert!(
-            why.contains("the call took 300 us, and 20 us were spent waiting"),
+            why.contains("the call took 300 us, 20 us were spent waiting"),
             "{why}"
         );
     }

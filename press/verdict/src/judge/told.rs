@@ -33,24 +33,23 @@ pub(super) fn beside(point: &Point) -> impl Iterator<Item = String> {
 
 /// What the work on a request was of all that it took: as the server counts it, or in this process the call.
 fn split(point: &Point) -> Option<String> {
-    let whole = point
-        .latency
-        .us_mean
-        .filter(|_| point.offered.kind == LoadKind::Open)?;
-    let rest = |worked: f64| (whole - worked).max(0.0);
-    if let Some(worked) = point.held.and_then(|held| held.server_call_us_mean) {
-        return Some(format!(
-            "Of {whole:.0} us on average the server took {worked:.0} us from the read of a request to its answer, and {:.0} us went on the way \
-             and in queues",
-            rest(worked)
-        ));
-    }
-    let is_local = point.target.address.is_empty() && point.target.protocol != "program";
-    let worked = point.service.us_mean.filter(|_| is_local)?;
-    Some(format!(
-        "Of {whole:.0} us on average the call took {worked:.0} us, and {:.0} us were spent waiting for it",
-        rest(worked)
-    ))
+    let split = point.split().filter(|_| point.offered.kind == LoadKind::Open)?;
+    let (whole, service, rest) = (split.whole, split.service, split.rest);
+    let is_local = point.target.address.is_empty();
+    Some(match split.queue {
+        Some(queue) if is_local => format!(
+            "Of {whole:.0} us on average the call took {service:.0} us, {queue:.0} us were spent waiting for the calls before it, and the load \
+             generator itself was {rest:.0} us late"
+        ),
+        Some(queue) => format!(
+            "Of {whole:.0} us on average the server worked {service:.0} us, a request waited {queue:.0} us in the server's queue, and {rest:.0} us \
+             went on the way and in the load generator"
+        ),
+        None => format!(
+            "Of {whole:.0} us on average the server took {service:.0} us from the read of a request to its answer, and {rest:.0} us went on the \
+             way and in queues"
+        ),
+    })
 }
 
 /// What ran beside it.

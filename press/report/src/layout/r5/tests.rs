@@ -13,6 +13,7 @@ fn point(name: &str, address: &str, rate: f64, p95: f64) -> Point {
     (point.latency.count, point.latency.us_mean, point.latency.us_p95) =
         (1_000, Some(400.0), Some(p95 * 1e3));
     point.service.us_mean = Some(300.0);
+    point.lateness.us_mean = Some(30.0);
     point.client_cpu = Some(Cpu {
         seconds: 1.0,
         percent: 12.0,
@@ -69,6 +70,7 @@ fn runs_stand_beside_each_other_and_the_reports_beside_them() {
     let mut first = point("loopback", "127.0.0.1:1", 400.0, 0.9);
     first.held = Some(Held {
         server_call_us_mean: Some(250.0),
+        server_queue_us_mean: Some(50.0),
         ..Held::default()
     });
     let with = beside(
@@ -87,10 +89,11 @@ fn runs_stand_beside_each_other_and_the_reports_beside_them() {
     );
     assert_eq!(cell(table, 0, "CPU %"), "34, 34");
     assert!(
-        cell(table, 0, "service ms").starts_with("0.2500, n/a"),
+        cell(table, 0, "service ms").starts_with("0.2000, n/a"),
         "only one server counts"
     );
-    assert!(cell(table, 0, "queue ms").starts_with("0.1500, n/a"));
+    assert!(cell(table, 0, "queue ms").starts_with("0.05000, n/a"));
+    assert!(cell(table, 0, "rest ms").starts_with("0.1500, n/a"));
     assert_eq!(cell(table, 0, "report: p95 ms"), "0.804, 0.806 (i7); 4.563 (i9)");
     assert_eq!(cell(table, 0, "p95 worse by"), "n/a");
     assert_eq!(cell(table, 1, "beside"), "1 antagonist: CPU contention");
@@ -112,8 +115,10 @@ fn in_process_the_caller_is_the_engine_and_the_wire_is_nobodys() {
     );
     assert_eq!(
         (cell(own, 0, "service ms"), cell(own, 0, "queue ms")),
-        ("0.3000".into(), "0.1000".into())
+        ("0.3000".into(), "0.07000".into()),
+        "what the thread was late is nobody's queue"
     );
+    assert_eq!(cell(own, 0, "rest ms"), "0.03000");
     assert_eq!(
         cell(own, 0, "report: p95 ms"),
         "n/a",
