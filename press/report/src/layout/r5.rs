@@ -86,11 +86,16 @@ fn table<'r>(run: &RunResult, name: &str, points: impl Iterator<Item = &'r Point
         words if words == name => String::new(),
         words => format!(", {words}"),
     };
-    let mut table = Table::new(format!("{name}{words}{keys}"), COLUMNS);
+    // In process its own threads are not told from those that record and watch.
+    let columns = match mode {
+        Mode::Integrated => COLUMNS.replacen("|CPU %|", "|CPU % of press|", 1),
+        Mode::Loopback | Mode::Network => COLUMNS.to_owned(),
+    };
+    let mut table = Table::new(format!("{name}{words}{keys}"), &columns);
     for case in &cases {
         let undisturbed = cases
             .iter()
-            .find(|other| rate(other) == rate(case) && !is_disturbed(other));
+            .find(|other| is_same_load(other, case) && !is_disturbed(other));
         row(&mut table, mode, case, undisturbed.filter(|_| is_disturbed(case)));
     }
     table
@@ -102,6 +107,12 @@ fn first<'a>(case: &Case<'a>) -> Option<&'a Point> {
 
 fn rate(case: &Case<'_>) -> Option<f64> {
     first(case).and_then(|point| point.offered.rate)
+}
+
+/// Whether two cases have the same rate on as many connections.
+fn is_same_load(one: &Case<'_>, other: &Case<'_>) -> bool {
+    let load = |case: &Case<'_>| first(case).map(|point| (point.offered.rate, point.offered.connections));
+    load(one) == load(other)
 }
 
 fn is_disturbed(case: &Case<'_>) -> bool {

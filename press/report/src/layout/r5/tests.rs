@@ -110,7 +110,7 @@ fn in_process_the_caller_is_the_engine_and_the_wire_is_nobodys() {
     let (own, network) = (&found[0], &found[1]);
     assert!(own.caption.contains("in process") && network.caption.contains("network"));
     assert_eq!(
-        (cell(own, 0, "CPU %"), cell(own, 0, "rxKB/s")),
+        (cell(own, 0, "CPU % of press"), cell(own, 0, "rxKB/s")),
         ("12".into(), "n/a".into())
     );
     assert_eq!(
@@ -147,7 +147,10 @@ fn antagonists_are_reproduced_where_a_cache_is_shared_and_the_load_makes_it_wors
     };
     let (found, why) = label(1.1, 1.5, Interference::CacheL3);
     assert_eq!(found, "reproduced");
-    assert!(why.contains("10.0 % at 400/s, 50.0 % at 2000/s"), "{why}");
+    assert!(
+        why.contains("10.0 % at 400/s (noise: 5.0 %), 50.0 % at 2000/s"),
+        "{why}"
+    );
     assert_eq!(label(1.5, 1.1, Interference::CacheL2).0, "consistent with");
     assert_eq!(label(0.9, 0.8, Interference::CacheL2).0, "not reproducible here");
     let (found, why) = label(1.1, 1.5, Interference::SmtContention);
@@ -165,7 +168,11 @@ fn the_networks_rows_follow_from_both_ways() {
     let network = |rate, p95| point("network", "10.0.0.2:1", rate, p95);
     let loopback = |rate, p95| point("loopback", "127.0.0.1:1", rate, p95);
     let load = |high| explained(vec![network(50.0, 1.0), network(300.0, high)], 1);
-    assert_eq!(load(2.5).0, "reproduced");
+    assert_eq!(
+        load(2.5).0,
+        "consistent with",
+        "what either answers at most is not known"
+    );
     let (found, why) = load(1.2);
     assert!(
         found == "not reproducible here" && why.contains("1.200 ms at 300/s"),
@@ -209,4 +216,57 @@ fn a_network_that_was_left_out_says_why() {
     }
     assert!(text(&rows[0][2]).ends_with("loopback beside antagonists was left out: it is not here"));
     assert!(text(&rows[3][2]).contains("0 were cut"));
+}
+
+/// Two rates with and without an antagonist that shares a cache; p95 is 1 ms without.
+fn pairs(with: &[(f64, f64)]) -> Vec<Point> {
+    let pair = |&(rate, with): &(f64, f64)| {
+        [
+            point("own", "", rate, 1.0),
+            beside(point("own", "", rate, with), Interference::CacheL3),
+        ]
+    };
+    with.iter().flat_map(pair).collect()
+}
+
+#[test]
+fn noise_explains_nothing() {
+    let label = |with: &[(f64, f64)]| explained(pairs(with), 0);
+    assert_eq!(
+        label(&[(400.0, 1.01), (2_000.0, 1.03)]).0,
+        "not reproducible here"
+    );
+    let (found, why) = label(&[(400.0, 0.95), (2_000.0, 1.4)]);
+    assert!(
+        found == "consistent with" && why.contains("worse at the highest load, and not at the lowest"),
+        "{why}"
+    );
+    let (found, why) = label(&[(400.0, 1.4)]);
+    assert!(
+        found == "consistent with" && why.contains("one load alone"),
+        "{why}"
+    );
+    // Repeats that differ by more than the antagonist does.
+    let mut spread = pairs(&[(400.0, 1.1), (2_000.0, 1.3)]);
+    spread.extend([point("own", "", 2_000.0, 0.5), point("own", "", 2_000.0, 1.5)]);
+    assert_eq!(explained(spread, 0).0, "not reproducible here");
+}
+
+#[test]
+fn points_that_cannot_be_believed_explain_nothing() {
+    let mut points = pairs(&[(400.0, 1.1), (2_000.0, 1.5)]);
+    assert_eq!(explained(points.clone(), 0).0, "reproduced");
+    points[3].verdict.judgement = crate::Judgement::Unstable;
+    assert_eq!(explained(points, 0).0, "consistent with", "one pair is left");
+}
+
+#[test]
+fn answers_that_were_cut_are_told_by_their_label() {
+    let mut cut = point("loopback", "127.0.0.1:1", 40.0, 1.0);
+    assert_eq!(explained(vec![cut.clone()], 3).0, "not reproducible here");
+    cut.counters
+        .errors
+        .insert(millpond_press_recorder::ErrorKind::Closed, 2);
+    let (found, why) = explained(vec![cut], 3);
+    assert!(found == "consistent with" && why.contains("2 were cut"), "{why}");
 }
