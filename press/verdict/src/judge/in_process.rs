@@ -134,6 +134,16 @@ mod tests {
         assert_eq!(verdict.judgement, crate::Judgement::Valid);
         let expected = "Beside it `stress-ng`, which used 98 % of a core, ran on core 1, and it on core 0: cache interference (shared L3).";
         assert!(verdict.sentence.contains(expected), "{}", verdict.sentence);
+        let idle = Cpu {
+            seconds: 0.4,
+            percent: 40.0,
+        };
+        beside.antagonists_cpu = Some(idle);
+        let sentence = judge(&beside).sentence;
+        assert!(
+            sentence.contains("it used less than half of each of its cores"),
+            "{sentence}"
+        );
     }
 
     #[test]

@@ -11,6 +11,8 @@ use crate::outcomes::{FAILING, Outcomes};
 const SILENT_GAPS: f64 = 20.0;
 /// From here on the point is as little of one piece as one with a whole second without an answer.
 const OUTAGE_US: u64 = 500_000;
+/// An antagonist that uses less of each of its cores than this hardly disturbs, in percent.
+const IDLE_PERCENT: f64 = 50.0;
 /// The share by which a schedule may miss the rate that was asked before that is said.
 const OFFERED_DIFFERS: f64 = 0.03;
 
@@ -61,6 +63,11 @@ fn antagonists(point: &Point) -> Option<String> {
         many => format!("cores {many:?}"),
     };
     let used = point.antagonists_cpu;
+    let is_idle = used.is_some_and(|cpu| cpu.percent < IDLE_PERCENT * beside.cores.len() as f64);
+    let idle = match is_idle {
+        true => "; it used less than half of each of its cores, so that little may have been disturbed",
+        false => "",
+    };
     let used = used.map_or_else(String::new, |cpu| {
         format!(", which used {:.0} % of a core,", cpu.percent)
     });
@@ -69,7 +76,7 @@ fn antagonists(point: &Point) -> Option<String> {
         beside.command.split(' ').next().unwrap_or_default(),
     );
     Some(format!(
-        "Beside it `{program}`{used} ran on {}, and it on {}: {}",
+        "Beside it `{program}`{used} ran on {}, and it on {}: {}{idle}",
         cores(&beside.cores),
         cores(&beside.beside),
         kind.in_words()

@@ -135,7 +135,7 @@ pub(super) fn check_arrivals(file: &File, recorded: bool) -> Result<(), String> 
         // The others are offered as far as schedules can be made of them.
         of_schedule.truncate(1);
     }
-    of_schedule.extend(targets(file).flat_map(|target| &target.load.rates));
+    of_schedule.extend(targets(file).flat_map(|target| target.load.rates.iter().chain(&target.load.rate)));
     for rate in of_schedule.into_iter().map(Some).chain(recorded.then_some(None)) {
         if let Some(rate) = rate.filter(|rate| *rate > RATE_MAX) {
             return Err(format!(
