@@ -1,6 +1,7 @@
 //! Programs that are run beside a load so that they disturb it: one on each of some cores, for as long as the load lasts.
 //!
-//! Its invariant: what was started is ended, whatever happens between.
+//! Its invariant: what was started is ended when press ends, on an error or a signal too. What kills press outright (SIGKILL) leaves them
+//! running until the bound that `{seconds}` in their command gives them.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,11 @@ use crate::server_process::tail;
 pub(crate) const SETTLE: Duration = Duration::from_millis(500);
 /// How long one may take to end when it is asked to.
 const END_MAX: Duration = Duration::from_secs(5);
+
+/// What stands in a command for how long it has to run at most, in whole seconds.
+pub(crate) const SECONDS: &str = "{seconds}";
+/// What is added to that bound for what is not of the load: threads that start and hand over.
+const SPARE: Duration = Duration::from_secs(10);
 
 /// Those of one target, while they run.
 pub(crate) struct Antagonists {
@@ -47,8 +53,8 @@ fn is_there(program: &str, path: &std::ffi::OsStr) -> bool {
 }
 
 impl Antagonists {
-    /// Starts one on each core; what they print goes to `log`.
-    pub(crate) fn start(keys: &AntagonistKeys, log: &Path) -> Result<Antagonists, Error> {
+    /// Starts one on each core, for a load that takes `longest` at most; what they print goes to `log`.
+    pub(crate) fn start(keys: &AntagonistKeys, longest: Duration, log: &Path) -> Result<Antagonists, Error> {
         let failed = |source| Error::ServerStart {
             what: "antagonists",
             command: keys.command.join(" "),
@@ -59,10 +65,12 @@ impl Antagonists {
             processes: Vec::new(),
             log: log.to_owned(),
         };
+        let bound = (SETTLE + longest + SPARE).as_secs_f64().ceil();
         for &core in &keys.cpus {
             let mut command = Command::new(keys.command.first().map_or("", String::as_str));
+            let words = keys.command.iter().skip(1);
             command
-                .args(keys.command.iter().skip(1))
+                .args(words.map(|word| word.replace(SECONDS, &bound.to_string())))
                 .stdin(Stdio::null())
                 .stdout(output.try_clone().map_err(failed)?)
                 .stderr(output.try_clone().map_err(failed)?);
@@ -127,10 +135,25 @@ mod tests {
         assert!(absent(&keys(&["/no/such/program"], None)).is_some());
     }
 
+    const LONGEST: Duration = Duration::from_millis(3_200);
+
+    #[test]
+    fn they_are_told_how_long_they_run_at_most() {
+        let dir = tempfile::tempdir().unwrap();
+        let log = dir.path().join("log");
+        let command = keys(&["sh", "-c", "echo bound {seconds} s"], None);
+        let running = Antagonists::start(&command, LONGEST, &log).unwrap();
+        while running.processes[0].ended().is_none() {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(std::fs::read_to_string(&log).unwrap(), "bound 14 s\n");
+    }
+
     #[test]
     fn they_run_until_they_are_dropped() {
         let dir = tempfile::tempdir().unwrap();
-        let running = Antagonists::start(&keys(&["sleep", "1000"], None), &dir.path().join("log")).unwrap();
+        let running =
+            Antagonists::start(&keys(&["sleep", "1000"], None), LONGEST, &dir.path().join("log")).unwrap();
         running.still_run().unwrap();
         let pid = running.pids()[0];
         drop(running);
@@ -141,7 +164,7 @@ mod tests {
     fn one_that_ends_is_an_error_with_its_last_words() {
         let dir = tempfile::tempdir().unwrap();
         let command = keys(&["sh", "-c", "echo out of memory; exit 3"], None);
-        let running = Antagonists::start(&command, &dir.path().join("log")).unwrap();
+        let running = Antagonists::start(&command, LONGEST, &dir.path().join("log")).unwrap();
         while running.processes[0].ended().is_none() {
             std::thread::sleep(Duration::from_millis(5));
         }

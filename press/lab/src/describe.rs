@@ -67,7 +67,12 @@ fn commit_of(scenario: &Path) -> Option<String> {
         Some(String::from_utf8_lossy(&output.stdout).trim().to_owned())
     };
     let commit = git(&["rev-parse", "--short=9", "HEAD"])?;
-    let changes = git(&["status", "--porcelain", "--untracked-files=no"])?;
+    let changes = git(&[
+        "--no-optional-locks",
+        "status",
+        "--porcelain",
+        "--untracked-files=no",
+    ])?;
     Some(if changes.is_empty() {
         commit
     } else {

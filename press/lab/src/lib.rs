@@ -33,6 +33,7 @@ mod scenario_run;
 mod search;
 mod server_process;
 mod session;
+mod signals;
 mod stages;
 mod watcher;
 mod worker;
@@ -47,7 +48,6 @@ pub use worker::worker;
 use std::path::PathBuf;
 
 use scenario_run::Question;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 /// What to run and where to leave the result.
@@ -105,7 +105,7 @@ pub struct Outcome {
     pub exit_code: u8,
 }
 
-/// Runs a scenario; Ctrl-C and SIGTERM stop it and leave a valid partial result.
+/// Runs a scenario; Ctrl-C, SIGTERM, SIGHUP and SIGQUIT stop it and leave a valid partial result.
 ///
 /// Blocks the calling thread, from inside an async runtime too.
 ///
@@ -128,7 +128,7 @@ fn until_a_signal(options: RunOptions, question: Question) -> Result<Outcome, Er
     let (stop, stop_seen) = watch::channel(false);
     on_own_runtime(async move {
         tokio::spawn(async move {
-            if a_signal().await.is_ok() {
+            if signals::one().await.is_ok() {
                 stop.send_replace(true);
             }
             // Kept, because a stop that can no longer be told is not a stop.
@@ -171,14 +171,6 @@ fn on_own_runtime(run: impl Future<Output = Result<Outcome, Error>> + Send) -> R
             .join()
             .map_err(broken)?
     })
-}
-
-async fn a_signal() -> std::io::Result<()> {
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        interrupted = tokio::signal::ctrl_c() => interrupted,
-        _ = terminate.recv() => Ok(()),
-    }
 }
 
 /// Waits until `stop` is true; for ever if it can no longer become so.

@@ -53,6 +53,8 @@ pub(crate) struct Measured {
     pub(crate) server_calls: Option<u64>,
     /// The mean time of one of them by the server's own clock.
     pub(crate) server_call_us_mean: Option<f64>,
+    /// The part of it in the server's queue.
+    pub(crate) server_queue_us_mean: Option<f64>,
     /// The server's own figures before and after.
     pub(crate) pages: (stages::Totals, stages::Totals),
 }
@@ -122,6 +124,7 @@ pub(crate) async fn measure(
         server_connections: after.stages.connections(),
         server_calls: before.stages.calls_until(&after.stages),
         server_call_us_mean: before.stages.call_us_until(&after.stages),
+        server_queue_us_mean: before.stages.queue_us_until(&after.stages),
         pages: (before.stages, after.stages),
         outstanding: seen.outstanding,
         handover,

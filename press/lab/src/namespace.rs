@@ -1,6 +1,7 @@
 //! A network namespace with a pair of virtual interfaces: a server in it is reached over a network of this machine's own.
 //!
-//! Its invariant: what was made is taken away, and nothing is touched that was there before.
+//! Its invariant: what was made is taken away when press ends, on an error or a signal too, and nothing is touched that was there before.
+//! What kills press outright (SIGKILL) leaves both; the next run then says how to take them away.
 
 use std::io::ErrorKind;
 use std::path::Path;
@@ -15,6 +16,8 @@ const NAMES: &str = "/run/netns";
 /// A namespace, for as long as it is needed.
 pub(crate) struct Namespace {
     name: String,
+    /// This side's end of the pair, once it was made.
+    outer: Option<String>,
 }
 
 impl Namespace {
@@ -28,18 +31,24 @@ impl Namespace {
         }
         if Path::new(NAMES).join(name).exists() {
             return Err(Error::Unprepared(format!(
-                "the network namespace {name} is there already: another run uses it, or one was killed; take it away by `ip netns delete {name}`"
+                "the network namespace {name} is there already: another run uses it, or one was killed. See by `ip netns pids {name}` what runs in it and end that, then take \
+                 it away by `ip link delete {name}-c` and `ip netns delete {name}`"
             )));
         }
         ip(name, &["netns", "add", name])?;
-        let namespace = Namespace { name: name.clone() };
+        let mut namespace = Namespace {
+            name: name.clone(),
+            outer: None,
+        };
         let (outer, inner) = (format!("{name}-c"), format!("{name}-s"));
         let (client, server) = (format!("{}/30", keys.client), format!("{}/30", keys.server));
+        let pair = [
+            "link", "add", &outer, "type", "veth", "peer", "name", &inner, "netns", name,
+        ];
+        ip(name, &pair)?;
+        namespace.outer = Some(outer.clone());
         for words in [
-            &[
-                "link", "add", &outer, "type", "veth", "peer", "name", &inner, "netns", name,
-            ][..],
-            &["-n", name, "address", "add", &server, "dev", &inner],
+            &["-n", name, "address", "add", &server, "dev", &inner][..],
             &["-n", name, "link", "set", "dev", &inner, "up"],
             &["-n", name, "link", "set", "dev", "lo", "up"],
             &["address", "add", &client, "dev", &outer],
@@ -58,8 +67,13 @@ impl Namespace {
 
 impl Drop for Namespace {
     fn drop(&mut self) {
-        // Its interface goes with it, and the other end with that.
-        let _ = ip(&self.name, &["netns", "delete", &self.name]);
+        // With the namespace the kernel would take the interfaces away later, and a next one of the same name could not be made.
+        let link = self.outer.iter().map(|outer| ["link", "delete", outer.as_str()]);
+        for words in link.chain([["netns", "delete", &self.name]]) {
+            if let Err(error) = ip(&self.name, &words) {
+                eprintln!("press: {error}");
+            }
+        }
     }
 }
 
@@ -99,7 +113,13 @@ mod tests {
             Ok(namespace) => {
                 assert!(there());
                 let twice = Namespace::make(&keys).err().map(|error| error.to_string());
-                assert!(twice.is_some_and(|said| said.contains("is there already")));
+                let twice = twice.unwrap_or_default();
+                let link = format!("`ip link delete {}-c`", keys.name);
+                let pids = format!("`ip netns pids {}`", keys.name);
+                assert!(
+                    twice.contains("is there already") && twice.contains(&link) && twice.contains(&pids),
+                    "{twice}"
+                );
                 assert!(there(), "the second one took nothing away");
                 let run = namespace.prefix();
                 let seen = Command::new(&run[0])
@@ -111,6 +131,13 @@ mod tests {
                     .unwrap_or_default();
                 assert!(seen.contains("10.203.113.2/30"), "{seen}");
                 drop(namespace);
+                // The interfaces are gone when the namespace is: it can be made again at once.
+                for _ in 0..3 {
+                    let again = Namespace::make(&keys).err().map(|error| error.to_string());
+                    assert_eq!(again, None);
+                }
+                let outer = format!("/sys/class/net/{}-c", keys.name);
+                assert!(!Path::new(&outer).exists());
             }
             Err(error) => {
                 let said = error.to_string();

@@ -249,6 +249,10 @@ impl Run {
             think: load.think,
             amount,
             warmup_max: load.warmup_max,
+            // A fixed number is sent whole: what waited longest is not left out.
+            late_max: at
+                .requests
+                .map_or(Duration::ZERO, |_| self.scenario.targets[at.target].timeout),
             seed,
         })
     }
@@ -301,7 +305,7 @@ impl Run {
         up: &Up,
     ) -> Result<Option<(Point, bool)>, Error> {
         let target = &self.scenario.targets[at.target];
-        let antagonists = self.disturb(at).await?;
+        let antagonists = self.disturb(at, offer).await?;
         let watched = Watched {
             server_pid: up.server_pid(),
             port: target.address.map(|address| address.port()),
@@ -341,7 +345,7 @@ impl Run {
     }
 
     /// Starts what is to run beside a load, and gives it time to be where it will be.
-    async fn disturb(&self, at: &At<'_>) -> Result<Option<Antagonists>, Error> {
+    async fn disturb(&self, at: &At<'_>, offer: &Offer) -> Result<Option<Antagonists>, Error> {
         let target = &self.scenario.targets[at.target];
         let Some(keys) = target.antagonists.as_ref().filter(|_| at.is_disturbed) else {
             return Ok(None);
@@ -349,7 +353,14 @@ impl Run {
         let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
         let name: String = target.name.chars().map(plain).collect();
         let log = self.folder.path().join(format!("antagonists-{name}.log"));
-        let antagonists = Antagonists::start(keys, &log)?;
+        let length = match offer.amount {
+            Amount::For(length) => length,
+            // The scenario's check has refused a command that needs it.
+            Amount::Requests(_) => Duration::ZERO,
+        };
+        // A request may be sent at the end of its time, and then have as much for its answer.
+        let longest = offer.warmup_max + length + target.timeout * 2;
+        let antagonists = Antagonists::start(keys, longest, &log)?;
         tokio::time::sleep(antagonists::SETTLE).await;
         Ok(Some(antagonists))
     }

@@ -155,6 +155,7 @@ impl Walk {
             think: Duration::ZERO,
             amount: Amount::For(Duration::from_secs_f64(seconds)),
             warmup_max: scenario.load.warmup_said.unwrap_or(WARMUP_MAX),
+            late_max: Duration::ZERO,
             seed: scenario.about.seed.wrapping_add(self.tried.len() as u64),
         }
     }

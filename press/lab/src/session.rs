@@ -138,6 +138,7 @@ impl Session {
             server_calls: measured.server_calls,
             connect_us_min: opened.connect_us_min,
             server_call_us_mean: measured.server_call_us_mean,
+            server_queue_us_mean: measured.server_queue_us_mean,
         })
     }
 

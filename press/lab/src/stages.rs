@@ -72,20 +72,39 @@ impl Totals {
         (calls >= 0.0).then_some(calls as u64)
     }
 
-    /// The mean time of a call between two readings, of all methods but the server's own.
+    /// The mean time of a call between two readings, of all methods but the server's own. It holds the server's queue.
     pub(crate) fn call_us_until(&self, later: &Totals) -> Option<f64> {
-        let grown = |figure: &str| -> f64 {
-            let prefix = format!("millpond_call_seconds_{figure}{{method=\"");
-            let samples = later.samples.range(prefix.clone()..);
-            let of_methods = samples.take_while(|(name, _)| name.starts_with(&prefix));
-            let asked = of_methods.filter(|(name, _)| !name[prefix.len()..].starts_with('*'));
-            asked
-                .map(|(name, now)| now - self.samples.get(name).copied().unwrap_or(0.0))
-                .sum()
-        };
-        let (seconds, calls) = (grown("sum"), grown("count"));
+        let (seconds, calls) = (
+            self.grown(later, "millpond_call_seconds_sum", "")?,
+            self.grown(later, "millpond_call_seconds_count", "")?,
+        );
         // A server that began anew counts from 0.
         (calls > 0.0 && seconds >= 0.0).then(|| seconds * 1e6 / calls)
+    }
+
+    /// The part of that mean in which a call waited in the server's queue; nothing where the server does not part its calls.
+    /// Calls that are answered in the turn that reads them have no parts, and waited in none.
+    pub(crate) fn queue_us_until(&self, later: &Totals) -> Option<f64> {
+        let calls = self.grown(later, "millpond_call_seconds_count", "")?;
+        let seconds = self.grown(later, "millpond_call_part_seconds_sum", "part=\"queue\"")?;
+        (calls > 0.0 && seconds >= 0.0).then(|| seconds * 1e6 / calls)
+    }
+
+    /// What the samples of this name that have this label grew by until a later reading, over all methods but the server's own;
+    /// nothing where there is no such sample.
+    fn grown(&self, later: &Totals, name: &str, label: &str) -> Option<f64> {
+        let prefix = format!("{name}{{method=\"");
+        let samples = later.samples.range(prefix.clone()..);
+        let of_methods = samples.take_while(|(name, _)| name.starts_with(&prefix));
+        of_methods
+            .filter(|(name, _)| name.contains(label))
+            .filter(|(name, _)| {
+                !name
+                    .strip_prefix(&prefix)
+                    .is_some_and(|rest| rest.starts_with('*'))
+            })
+            .map(|(name, now)| now - self.samples.get(name).copied().unwrap_or(0.0))
+            .reduce(|sum, grown| sum + grown)
     }
 
     /// A sample of a later reading, and what it grew by since this one.
@@ -149,6 +168,33 @@ mod tests {
         assert_eq!(page(1.0, 10).call_us_until(&page(1.0, 10)), None, "no call");
         assert_eq!(page(1.5, 20).call_us_until(&page(0.1, 30)), None, "it began anew");
         assert_eq!(Totals::default().call_us_until(&Totals::default()), None);
+    }
+
+    #[test]
+    fn the_queue_of_calls_is_apart_from_their_work() {
+        let page = |queue: f64, work: f64, calls: u64| {
+            let part = |name: &str, seconds: f64| {
+                format!(
+                    "millpond_call_part_seconds_sum{{method=\"ordered.batch\",part=\"{name}\"}} {seconds}\n"
+                )
+            };
+            Totals::parse(&format!(
+                "millpond_call_seconds_sum{{method=\"ordered.batch\"}} {}\n\
+                 millpond_call_seconds_count{{method=\"ordered.batch\"}} {calls}\n{}{}{}\
+                 millpond_call_part_seconds_sum{{method=\"*infos\",part=\"queue\"}} {calls}\n",
+                queue + work,
+                part("queue", queue),
+                part("work", work),
+                part("write", 9.0 * work)
+            ))
+        };
+        let (before, after) = (page(1.0, 2.0, 10), page(1.4, 2.1, 20));
+        let queue = before.queue_us_until(&after).unwrap();
+        let work = before.call_us_until(&after).unwrap() - queue;
+        assert!((queue - 40_000.0).abs() < 1e-6, "{queue}");
+        assert!((work - 10_000.0).abs() < 1e-6, "{work}");
+        let whole = Totals::parse("millpond_call_seconds_count{method=\"infer\"} 5\n");
+        assert_eq!(Totals::default().queue_us_until(&whole), None, "no parts");
     }
 
     #[test]

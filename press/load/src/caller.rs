@@ -135,7 +135,7 @@ impl<L: Local> Caller<'_, L> {
             };
         };
         let span = match phase.amount {
-            Amount::For(span) => span.as_nanos() as u64,
+            Amount::For(span) => (span + phase.late_max).as_nanos() as u64,
             Amount::Requests(_) => u64::MAX / 4,
         };
         self.counting.measure_from = Some(from);

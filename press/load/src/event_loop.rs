@@ -121,6 +121,7 @@ impl<P: Protocol> ClientThread<P> {
             phase: Phase {
                 begin: 0,
                 amount: Amount::For(Duration::ZERO),
+                late_max: Duration::ZERO,
                 pace: Pace::Closed { think_ns: 0 },
             },
             until: None,
@@ -241,7 +242,7 @@ impl<P: Protocol> ClientThread<P> {
             self.next_roll = from + SECOND;
             self.until = match self.phase.amount {
                 Amount::Requests(_) => None,
-                Amount::For(span) => Some(from + span.as_nanos() as u64),
+                Amount::For(span) => Some(from + (span + self.phase.late_max).as_nanos() as u64),
             };
         }
     }

@@ -22,6 +22,8 @@ pub struct Offer {
     pub amount: Amount,
     /// The longest warm-up; none where it is zero.
     pub warmup_max: Duration,
+    /// How long after the end of a schedule what waited until then may still be sent; zero leaves it unsent.
+    pub late_max: Duration,
     /// What the schedule is derived from.
     pub seed: u64,
 }
@@ -55,6 +57,7 @@ impl Offer {
         let phase = |pace| Phase {
             begin: 0,
             amount: self.amount,
+            late_max: self.late_max,
             pace,
         };
         let (Some((arrivals, rate)), Amount::For(length)) = (&self.open, self.amount) else {
@@ -96,6 +99,7 @@ mod tests {
             think: Duration::ZERO,
             amount: Amount::For(Duration::from_millis(700)),
             warmup_max: Duration::from_millis(300),
+            late_max: Duration::ZERO,
             seed: 11,
         }
     }

@@ -63,6 +63,8 @@ pub(crate) struct Phase {
     /// When sending begins.
     pub(crate) begin: u64,
     pub(crate) amount: Amount,
+    /// How long after the end of a schedule what waited until then may still be sent.
+    pub(crate) late_max: Duration,
     pub(crate) pace: Pace,
 }
 

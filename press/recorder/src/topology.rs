@@ -58,9 +58,12 @@ impl Interference {
             if !caches.is_dir() {
                 return Interference::Unknown;
             }
-            for level in (0..CACHES_MAX)
-                .filter_map(|index| shared_level(&caches.join(format!("index{index}")), shares))
-            {
+            let indexes = (0..CACHES_MAX).map(|index| caches.join(format!("index{index}")));
+            let known: Vec<(u32, bool)> = indexes.filter_map(|cache| level(&cache, shares)).collect();
+            if known.is_empty() {
+                return Interference::Unknown;
+            }
+            for (level, _) in known.into_iter().filter(|(_, is_shared)| *is_shared) {
                 weakest = match (level, weakest) {
                     (..=2, _) | (_, Interference::CacheL2) => Interference::CacheL2,
                     _ => Interference::CacheL3,
@@ -90,11 +93,11 @@ impl Interference {
     }
 }
 
-/// The level of a cache, where `shares` says so of the cores that it is of.
-fn shared_level(cache: &Path, shares: impl Fn(&BTreeSet<usize>) -> bool) -> Option<u32> {
+/// The level of a cache, and whether `shares` says so of the cores that it is of.
+fn level(cache: &Path, shares: impl Fn(&BTreeSet<usize>) -> bool) -> Option<(u32, bool)> {
     let level = std::fs::read_to_string(cache.join("level")).ok()?;
     let cores = list(&cache.join("shared_cpu_list"))?;
-    shares(&cores).then(|| level.trim().parse().ok()).flatten()
+    Some((level.trim().parse().ok()?, shares(&cores)))
 }
 
 /// A list of cores of a file: `0-3,8`.
@@ -171,6 +174,12 @@ mod tests {
         );
         std::fs::remove_dir_all(machine.path().join("cpu3/cache")).unwrap();
         assert_eq!(read(&[3], &[0]), Interference::Unknown);
+        std::fs::create_dir_all(machine.path().join("cpu3/cache/index0")).unwrap();
+        assert_eq!(
+            read(&[3], &[0]),
+            Interference::Unknown,
+            "a cache of which nothing is said"
+        );
     }
 
     #[test]

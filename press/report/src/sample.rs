@@ -214,6 +214,7 @@ fn held(connections: usize, count: u64) -> Held {
         server_calls: Some(count),
         connect_us_min: Some(84.0),
         server_call_us_mean: None,
+        server_queue_us_mean: None,
     }
 }
 

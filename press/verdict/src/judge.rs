@@ -3,6 +3,7 @@
 //! Each rule is one observation with a threshold that stands below beside its reason. Its invariant: the sentence names only
 //! figures that were measured; without evidence the bound is unknown and says so.
 
+mod contention;
 mod failing;
 mod in_process;
 pub(crate) mod observed;
@@ -135,7 +136,9 @@ fn outage(point: &Point) -> Option<String> {
 
 /// Why the figures are the load generator's own, if they are.
 fn generator(point: &Point, seen: &Observed) -> Option<String> {
-    let starved = seen.client_wait >= STARVED_PERCENT;
+    // In process the engine waits with its caller; beside an antagonist on its core that is what was to be seen.
+    let is_meant = point.target.address.is_empty() && contention::is_meant(point);
+    let starved = seen.client_wait >= STARVED_PERCENT && !is_meant;
     if let (Some(late), Some(latency)) = (point.lateness.us_p99, point.latency.us_p99)
         && late > LATE_US
         && late > LATE_SHARE * latency
@@ -237,7 +240,8 @@ fn whole_seconds(point: &Point) -> &[Second] {
 type Rule = fn(&Point, &Observed) -> Option<String>;
 
 /// What the observations speak for; the first that holds decides.
-const RULES: [(Bound, Rule); 15] = [
+const RULES: [(Bound, Rule); 16] = [
+    (Bound::ServerCpu, contention::contended),
     (Bound::ServerCpu, in_process),
     (Bound::ServerCpu, full_caller),
     (Bound::Queueing, waiting_callers),
@@ -419,7 +423,8 @@ fn waiting_stage(point: &Point, seen: &Observed) -> Option<String> {
 
 /// Every request wakes a sleeping thread, and that is most of its time.
 fn wake_ups(point: &Point, seen: &Observed) -> Option<String> {
-    let is_short = watched_latency(point, seen)? < 500.0;
+    // Beside what wants the same core, a thread that does not run need not sleep.
+    let is_short = watched_latency(point, seen)? < 500.0 && !contention::is_meant(point);
     (is_short && seen.server_thread < 60.0 && seen.outstanding < 4.0).then(|| {
         format!(
             "Timer: each request waits for a sleeping core to wake, on either side; the server ran {:.0} % of the time, \
@@ -440,7 +445,7 @@ fn mostly_server_cpu(point: &Point, seen: &Observed) -> Option<String> {
 }
 
 fn polling(point: &Point, seen: &Observed) -> Option<String> {
-    watched_latency(point, seen)?;
+    watched_latency(point, seen).filter(|_| !contention::is_meant(point))?;
     (seen.server_total < 50.0 && seen.server_poll >= 0.5).then(|| {
         format!(
             "Timer: the server's threads waited in poll with {:.0} requests on their way, for a timer or for something \

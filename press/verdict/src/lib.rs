@@ -32,7 +32,7 @@ pub use judge::{is_doubted, judge};
 pub use load::{load_in_words, point_in_words};
 pub use point::{
     Antagonists, Bound, Comparison, Cpu, Held, Judgement, LoadKind, Offered, OperationResult, Point, Search,
-    Second, Server, SloOutcome, Stage, TargetName, Tried, Verdict, WarmUp,
+    Second, Server, SloOutcome, Split, Stage, TargetName, Tried, Verdict, WarmUp,
 };
 pub use search::{Edge, Next, knee, sentence};
 pub use slo::Slo;

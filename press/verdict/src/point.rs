@@ -162,6 +162,50 @@ pub struct Held {
     /// The mean time from the read of a call to its answer within the point, by the server's own count.
     #[serde(default)]
     pub server_call_us_mean: Option<f64>,
+    /// The part of that mean in which a call waited in the server's queue; nothing where the server does not part its calls.
+    #[serde(default)]
+    pub server_queue_us_mean: Option<f64>,
+}
+
+/// Where the mean latency of a point went, in microseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Split {
+    /// The whole of it.
+    pub whole: f64,
+    /// The work on a request: as the server counts it, or in process the call.
+    pub service: f64,
+    /// What it waited for the server to begin; in process for the calls before it. Nothing where the server does not say.
+    pub queue: Option<f64>,
+    /// The rest: over a socket the way and the load generator, in process how late the load generator itself was.
+    pub rest: f64,
+}
+
+impl Point {
+    /// Where the mean latency went; nothing where the server does not count its calls, for programs, and in process in a closed
+    /// loop, which waits for nothing.
+    pub fn split(&self) -> Option<Split> {
+        let whole = self.latency.us_mean?;
+        if !self.target.address.is_empty() {
+            let held = self.held?;
+            let (call, queue) = (held.server_call_us_mean?, held.server_queue_us_mean);
+            return Some(Split {
+                whole,
+                service: (call - queue.unwrap_or(0.0)).max(0.0),
+                queue,
+                rest: (whole - call).max(0.0),
+            });
+        }
+        let service = self.service.us_mean?;
+        // What its own thread took to wake up is nobody's queue.
+        let rest = self.lateness.us_mean.unwrap_or(0.0);
+        let is_timed = self.target.protocol != "program" && self.offered.kind == LoadKind::Open;
+        is_timed.then(|| Split {
+            whole,
+            service,
+            queue: Some((whole - service - rest).max(0.0)),
+            rest,
+        })
+    }
 }
 
 /// Whether a point can be believed; of several points the last of these that applies to any.

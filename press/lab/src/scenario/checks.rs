@@ -364,9 +364,11 @@ fn check_namespace(target: &Target) -> Result<(), String> {
         return Ok(());
     };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '-';
-    if keys.name.is_empty() || keys.name.len() > NAMESPACE_MAX || !keys.name.chars().all(is_plain) {
+    // What begins with `-` is an option to `ip`.
+    let begins = keys.name.starts_with(|c: char| c.is_ascii_alphabetic());
+    if !begins || keys.name.len() > NAMESPACE_MAX || !keys.name.chars().all(is_plain) {
         return Err(format!(
-            "server.namespace.name is {:?}; it names interfaces too, so use 1 to {NAMESPACE_MAX} letters, digits and `-`",
+            "server.namespace.name is {:?}; it names interfaces too, so use 1 to {NAMESPACE_MAX} letters, digits and `-`, a letter first",
             keys.name
         ));
     }
@@ -376,6 +378,12 @@ fn check_namespace(target: &Target) -> Result<(), String> {
     if server == client || network(server) != network(client) || !is_end(server) || !is_end(client) {
         return Err(format!(
             "server.namespace: {server} and {client} are not the two addresses of a network of four, such as 10.203.5.2 and 10.203.5.1"
+        ));
+    }
+    if !server.is_private() && !server.is_link_local() {
+        return Err(format!(
+            "server.namespace: {server} is an address of somebody else's, whose route would change; take private ones, such as 10.203.5.2 and \
+             10.203.5.1"
         ));
     }
     if !target.address.starts_with(&format!("{server}:")) {

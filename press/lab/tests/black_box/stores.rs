@@ -47,8 +47,8 @@ fn a_number_of_batches_is_offered_beside_antagonists_and_without() {
     assert_eq!(disturbed, [false, true, true, false], "they take turns");
     for point in points {
         let counters = &point.counters;
-        // A machine that is busy may leave some unsent.
         assert_eq!((point.offered.requests, counters.offered()), (Some(30), 30));
+        assert_eq!(counters.not_sent, 0, "a number of requests is sent whole");
         assert!(
             counters.answers() > 0 && counters.failed_total() == 0,
             "{:?}",
@@ -86,6 +86,30 @@ fn a_number_of_batches_is_offered_beside_antagonists_and_without() {
         outcome.markdown
     );
     assert!(outcome.markdown.contains("What the report could not explain"));
+}
+
+/// A rate that no core answers: what waits at the end of the schedule is sent all the same, and its wait is in the figures.
+#[test]
+fn an_overload_is_sent_whole_with_its_backlog() {
+    let set = [
+        "scenario.repeats=1",
+        "targets.0.antagonists.command=[\"no-such-program-here\"]",
+        "load.rate=[5000000]",
+        "load.requests_times_rate=0.002",
+    ];
+    let outcome = Case::of_text(STORE, &set).run().unwrap();
+    let point = &outcome.result.points[0];
+    let counters = &point.counters;
+    assert_eq!(
+        (counters.not_sent, counters.answers()),
+        (0, 10_000),
+        "{counters:?}"
+    );
+    let (longest, whole) = (point.latency.us_max.unwrap(), point.us_total as f64);
+    assert!(
+        longest > 0.5 * whole,
+        "the last one waited for all before it: {longest} of {whole} us"
+    );
 }
 
 #[test]

@@ -188,7 +188,11 @@ impl<P: Protocol> ClientThread<P> {
         match (&self.phase.amount, self.counting.measure_from) {
             (_, None) => false,
             (Amount::Requests(_), Some(_)) => self.busy == 0,
-            (Amount::For(_), Some(_)) => self.until.is_some_and(|until| now >= until),
+            (Amount::For(_), Some(_)) => {
+                // With time for what is late, the end of the schedule is the end.
+                let is_whole = !self.phase.late_max.is_zero() && self.next_due().is_none();
+                is_whole || self.until.is_some_and(|until| now >= until)
+            }
         }
     }
 

@@ -13,9 +13,10 @@ use crate::layout::repeats;
 use crate::number::{ABSENT, cpu, fixed, ms_of};
 use crate::table::{Table, cells};
 use crate::{Point, RunResult, describe};
+use millpond_press_verdict::Split;
 
 /// The report's columns with the tails that it left out, then its own figures.
-const COLUMNS: &str = "QPS|(beside)|CPU %|rxKB/s|txKB/s|mean ms|p50 ms|p95 ms|p99 ms|p99.9 ms|p99.99 ms|max ms|service ms|queue ms|\
+const COLUMNS: &str = "QPS|(beside)|CPU %|rxKB/s|txKB/s|mean ms|p50 ms|p95 ms|p99 ms|p99.9 ms|p99.99 ms|max ms|service ms|queue ms|rest ms|\
     p95 worse by|errors|(verdict)|(bounded by)|report: CPU %|report: p95 ms|report: max ms|report: p95 worse by";
 
 /// Where the store is for who asks it.
@@ -85,11 +86,16 @@ fn table<'r>(run: &RunResult, name: &str, points: impl Iterator<Item = &'r Point
         words if words == name => String::new(),
         words => format!(", {words}"),
     };
-    let mut table = Table::new(format!("{name}{words}{keys}"), COLUMNS);
+    // In process its own threads are not told from those that record and watch.
+    let columns = match mode {
+        Mode::Integrated => COLUMNS.replacen("|CPU %|", "|CPU % of press|", 1),
+        Mode::Loopback | Mode::Network => COLUMNS.to_owned(),
+    };
+    let mut table = Table::new(format!("{name}{words}{keys}"), &columns);
     for case in &cases {
         let undisturbed = cases
             .iter()
-            .find(|other| rate(other) == rate(case) && !is_disturbed(other));
+            .find(|other| is_same_load(other, case) && !is_disturbed(other));
         row(&mut table, mode, case, undisturbed.filter(|_| is_disturbed(case)));
     }
     table
@@ -101,6 +107,12 @@ fn first<'a>(case: &Case<'a>) -> Option<&'a Point> {
 
 fn rate(case: &Case<'_>) -> Option<f64> {
     first(case).and_then(|point| point.offered.rate)
+}
+
+/// Whether two cases have the same rate on as many connections.
+fn is_same_load(one: &Case<'_>, other: &Case<'_>) -> bool {
+    let load = |case: &Case<'_>| first(case).map(|point| (point.offered.rate, point.offered.connections));
+    load(one) == load(other)
 }
 
 fn is_disturbed(case: &Case<'_>) -> bool {
@@ -144,8 +156,9 @@ fn row(table: &mut Table, mode: Mode, case: &Case<'_>, undisturbed: Option<&Case
         ms(|latency| latency.us_p99_9),
         ms(|latency| latency.us_p99_99),
         ms(|latency| latency.us_max),
-        each(case, |point| ms_of(service(point), &point.latency)),
-        each(case, |point| ms_of(queue(point), &point.latency)),
+        each(case, |point| part(point, |split| Some(split.service))),
+        each(case, |point| part(point, |split| split.queue)),
+        each(case, |point| part(point, |split| Some(split.rest))),
         worse.map_or_else(|| ABSENT.into(), |worse| format!("{worse:.1} %")),
         repeats::sum(case, |point| point.counters.failed_total()),
         repeats::verdict(case),
@@ -188,17 +201,9 @@ fn kilobytes(
     }
 }
 
-/// The mean time of the work on a request.
-fn service(point: &Point) -> Option<f64> {
-    match Mode::of(point) {
-        Mode::Integrated => point.service.us_mean,
-        Mode::Loopback | Mode::Network => point.held?.server_call_us_mean,
-    }
-}
-
-/// What is left of the mean latency.
-fn queue(point: &Point) -> Option<f64> {
-    Some((point.latency.us_mean? - service(point)?).max(0.0))
+/// A part of the mean latency.
+fn part(point: &Point, figure: impl Fn(&Split) -> Option<f64>) -> String {
+    ms_of(point.split().as_ref().and_then(figure), &point.latency)
 }
 
 /// By how much antagonists make the 95th percentile worse, in percent, by the medians of the repeats.

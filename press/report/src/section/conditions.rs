@@ -165,7 +165,7 @@ fn processor(machine: &millpond_press_recorder::Machine) -> Option<Fact> {
         (None, None) => None,
     };
     let states = machine.c_states.as_ref().map(|states| match states.is_empty() {
-        true => "none that the kernel enters".to_owned(),
+        true => "no cpuidle driver: halt only; the host decides further".to_owned(),
         false => states.join(", "),
     });
     let known = [

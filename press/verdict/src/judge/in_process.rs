@@ -52,11 +52,8 @@ pub(super) fn waiting_callers(point: &Point, seen: &Observed) -> Option<String> 
 
 /// What a request of an open loop waited and took in this process, on average, in microseconds.
 fn split_in_process(point: &Point) -> Option<(f64, f64)> {
-    let is_local = point.target.address.is_empty() && point.target.protocol != "program";
-    let (whole, worked) = (point.latency.us_mean?, point.service.us_mean?);
-    // What its own thread took to wake up is nobody's queue.
-    let late = point.lateness.us_mean.unwrap_or(0.0);
-    (is_local && point.offered.kind == LoadKind::Open).then(|| ((whole - worked - late).max(0.0), worked))
+    let split = point.split().filter(|_| point.target.address.is_empty())?;
+    Some((split.queue?, split.service))
 }
 
 #[cfg(test)]
@@ -97,7 +94,7 @@ mod tests {
         let (found, why) = bound(&point(320.0, 300.0, 0.0, 30.0));
         assert_eq!(found, Bound::Offered);
         assert!(
-            why.contains("the call took 300 us, and 20 us were spent waiting"),
+            why.contains("the call took 300 us, 20 us were spent waiting"),
             "{why}"
         );
     }
@@ -137,6 +134,16 @@ mod tests {
         assert_eq!(verdict.judgement, crate::Judgement::Valid);
         let expected = "Beside it `stress-ng`, which used 98 % of a core, ran on core 1, and it on core 0: cache interference (shared L3).";
         assert!(verdict.sentence.contains(expected), "{}", verdict.sentence);
+        let idle = Cpu {
+            seconds: 0.4,
+            percent: 40.0,
+        };
+        beside.antagonists_cpu = Some(idle);
+        let sentence = judge(&beside).sentence;
+        assert!(
+            sentence.contains("it used less than half of each of its cores"),
+            "{sentence}"
+        );
     }
 
     #[test]

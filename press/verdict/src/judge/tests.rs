@@ -1,5 +1,6 @@
 //! Points made up for each verdict.
 
+mod contention;
 mod in_process;
 
 use super::*;

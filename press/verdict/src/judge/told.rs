@@ -11,6 +11,8 @@ use crate::outcomes::{FAILING, Outcomes};
 const SILENT_GAPS: f64 = 20.0;
 /// From here on the point is as little of one piece as one with a whole second without an answer.
 const OUTAGE_US: u64 = 500_000;
+/// An antagonist that uses less of each of its cores than this hardly disturbs, in percent.
+const IDLE_PERCENT: f64 = 50.0;
 /// The share by which a schedule may miss the rate that was asked before that is said.
 const OFFERED_DIFFERS: f64 = 0.03;
 
@@ -33,24 +35,23 @@ pub(super) fn beside(point: &Point) -> impl Iterator<Item = String> {
 
 /// What the work on a request was of all that it took: as the server counts it, or in this process the call.
 fn split(point: &Point) -> Option<String> {
-    let whole = point
-        .latency
-        .us_mean
-        .filter(|_| point.offered.kind == LoadKind::Open)?;
-    let rest = |worked: f64| (whole - worked).max(0.0);
-    if let Some(worked) = point.held.and_then(|held| held.server_call_us_mean) {
-        return Some(format!(
-            "Of {whole:.0} us on average the server took {worked:.0} us from the read of a request to its answer, and {:.0} us went on the way \
-             and in queues",
-            rest(worked)
-        ));
-    }
-    let is_local = point.target.address.is_empty() && point.target.protocol != "program";
-    let worked = point.service.us_mean.filter(|_| is_local)?;
-    Some(format!(
-        "Of {whole:.0} us on average the call took {worked:.0} us, and {:.0} us were spent waiting for it",
-        rest(worked)
-    ))
+    let split = point.split().filter(|_| point.offered.kind == LoadKind::Open)?;
+    let (whole, service, rest) = (split.whole, split.service, split.rest);
+    let is_local = point.target.address.is_empty();
+    Some(match split.queue {
+        Some(queue) if is_local => format!(
+            "Of {whole:.0} us on average the call took {service:.0} us, {queue:.0} us were spent waiting for the calls before it, and the load \
+             generator itself was {rest:.0} us late"
+        ),
+        Some(queue) => format!(
+            "Of {whole:.0} us on average the server worked {service:.0} us, a request waited {queue:.0} us in the server's queue, and {rest:.0} us \
+             went on the way and in the load generator"
+        ),
+        None => format!(
+            "Of {whole:.0} us on average the server took {service:.0} us from the read of a request to its answer, and {rest:.0} us went on the \
+             way and in queues"
+        ),
+    })
 }
 
 /// What ran beside it.
@@ -62,6 +63,11 @@ fn antagonists(point: &Point) -> Option<String> {
         many => format!("cores {many:?}"),
     };
     let used = point.antagonists_cpu;
+    let is_idle = used.is_some_and(|cpu| cpu.percent < IDLE_PERCENT * beside.cores.len() as f64);
+    let idle = match is_idle {
+        true => "; it used less than half of each of its cores, so that little may have been disturbed",
+        false => "",
+    };
     let used = used.map_or_else(String::new, |cpu| {
         format!(", which used {:.0} % of a core,", cpu.percent)
     });
@@ -70,7 +76,7 @@ fn antagonists(point: &Point) -> Option<String> {
         beside.command.split(' ').next().unwrap_or_default(),
     );
     Some(format!(
-        "Beside it `{program}`{used} ran on {}, and it on {}: {}",
+        "Beside it `{program}`{used} ran on {}, and it on {}: {}{idle}",
         cores(&beside.cores),
         cores(&beside.beside),
         kind.in_words()

@@ -7,6 +7,7 @@ use std::time::Duration;
 use millpond_press_workload::Arrivals;
 
 use super::{RATE_MAX, between, positive, targets};
+use crate::antagonists::SECONDS;
 use crate::scenario::keys::{File, Load};
 use crate::scenario::steps::Rates;
 
@@ -59,6 +60,11 @@ pub(super) fn check_antagonists(file: &File) -> Result<(), String> {
         if antagonists.command.is_empty() || antagonists.cpus.is_empty() {
             return Err(
                 "target.antagonists needs `command`, as [\"stress-ng\", \"--cache\", \"1\"], and `cpus`, a core for each".into(),
+            );
+        }
+        if antagonists.command.iter().any(|word| word.contains(SECONDS)) && file.load.seconds().is_none() {
+            return Err(
+                "target.antagonists.command has `{seconds}`, which follows from load.duration_s or load.requests_times_rate: set one of them".into(),
             );
         }
         if !file.bar.is_empty() {
@@ -129,7 +135,7 @@ pub(super) fn check_arrivals(file: &File, recorded: bool) -> Result<(), String> 
         // The others are offered as far as schedules can be made of them.
         of_schedule.truncate(1);
     }
-    of_schedule.extend(targets(file).flat_map(|target| &target.load.rates));
+    of_schedule.extend(targets(file).flat_map(|target| target.load.rates.iter().chain(&target.load.rate)));
     for rate in of_schedule.into_iter().map(Some).chain(recorded.then_some(None)) {
         if let Some(rate) = rate.filter(|rate| *rate > RATE_MAX) {
             return Err(format!(

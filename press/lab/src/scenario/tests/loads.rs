@@ -97,6 +97,16 @@ fn antagonists_that_cannot_be_meant_are_refused() {
         let said = refusal(STORES, set);
         assert!(said.contains(expected), "{set:?}: {said}");
     }
+    let closed = STORES
+        .replace(
+            "rate = [100, 200]\nrequests_times_rate = 3",
+            "requests_per_connection = 3",
+        )
+        .replace("load = { rates = [7] }\n", "");
+    let bounded = "targets.0.antagonists={ command = [\"sleep\", \"{seconds}\"], cpus = [0] }";
+    load_text(STORES, &[bounded]).unwrap();
+    load_text(&closed, &[some]).unwrap();
+    assert!(refusal(&closed, &[bounded]).contains("has `{seconds}`, which follows from"));
 }
 
 #[test]
@@ -149,4 +159,12 @@ fn a_network_namespace_is_reached_by_its_own_address() {
     );
     assert!(refused("server.namespace.name=much-too-long-a-name").contains("use 1 to 13 letters"));
     assert!(refused("server.namespace.client=here").contains("IPv4"));
+    for name in ["-all", "5th"] {
+        assert!(
+            refused(&format!("server.namespace.name={name:?}")).contains("a letter first"),
+            "{name}"
+        );
+    }
+    let elsewhere = "server.namespace={ name = \"n\", server = \"8.8.8.10\", client = \"8.8.8.9\" }";
+    assert!(refused(elsewhere).contains("8.8.8.10 is an address of somebody else's"));
 }

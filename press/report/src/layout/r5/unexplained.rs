@@ -2,15 +2,18 @@
 //!
 //! Its invariant: each label follows from figures of this run, which stand beside it; what was not measured is not reproducible here.
 
-use super::{Mode, worse_by};
+use super::{Mode, is_same_load, worse_by};
 use crate::cases::{self, Case};
 use crate::number::{ABSENT, fixed, short};
 use crate::table::{Table, cells};
-use crate::{BESIDE_ANTAGONISTS, Point, RunResult, describe};
+use crate::{BESIDE_ANTAGONISTS, Judgement, Point, RunResult, describe};
 
 const REPRODUCED: &str = "reproduced";
 const CONSISTENT: &str = "consistent with";
 const NOT_HERE: &str = "not reproducible here";
+
+/// A change of p95 is never taken for more than noise below this, in percent: one repeat does not show its own spread.
+const MARGIN_MIN: f64 = 5.0;
 
 /// A label and what it rests on.
 type Found = (&'static str, String);
@@ -21,7 +24,12 @@ pub(super) fn table(run: &RunResult) -> Table {
         "What the report could not explain, and this run",
         "(the report)|(here)|(what was measured)",
     );
-    let cases = cases::join(&run.points, describe::target);
+    // What cannot be believed explains nothing.
+    let valid = run
+        .points
+        .iter()
+        .filter(|point| point.verdict.judgement == Judgement::Valid);
+    let cases = cases::join(valid, describe::target);
     for (what, (label, why)) in [
         (
             "Cache antagonists make p95 worse, and the more the higher the load: 8.8 % at 400/s, 41.0 % at 2,000/s",
@@ -61,6 +69,21 @@ fn p95_ms(case: &Case<'_>) -> Option<f64> {
     Some(case.median(|point| point.latency.us_p95)? / 1_000.0)
 }
 
+/// The least and the largest p95 of the repeats, in milliseconds.
+fn p95_bounds(case: &Case<'_>) -> Option<(f64, f64)> {
+    let found = case.points().iter().filter_map(|point| point.latency.us_p95);
+    let bounds = found.map(|us| (us / 1_000.0, us / 1_000.0));
+    bounds.reduce(|(low, high), (least, most)| (low.min(least), high.max(most)))
+}
+
+/// What the p95 of the repeats of a case differs by, in percent of its median.
+fn spread(case: &Case<'_>) -> f64 {
+    let (bounds, median) = (p95_bounds(case), p95_ms(case).filter(|ms| *ms > 0.0));
+    bounds
+        .zip(median)
+        .map_or(0.0, |((low, high), median)| 100.0 * (high - low) / median)
+}
+
 fn is_disturbed(case: &Case<'_>) -> bool {
     first(case).is_some_and(|point| point.offered.antagonists.is_some())
 }
@@ -80,35 +103,29 @@ fn antagonists(run: &RunResult, cases: &[Case<'_>]) -> Found {
             .as_ref()
             .map(|beside| beside.interference)
     };
-    let mut pairs: Vec<(f64, f64)> = Vec::new();
+    let mut pairs: Vec<(f64, f64, f64)> = Vec::new();
     for with in disturbed
         .iter()
         .filter(|case| kind(case).is_some_and(|kind| kind.is_of_cache()))
     {
         let is_pair = |other: &&Case<'_>| {
-            !is_disturbed(other) && other.series == with.series && rate(other) == rate(with)
+            !is_disturbed(other) && other.series == with.series && is_same_load(other, with)
         };
-        let worse = cases
-            .iter()
-            .find(is_pair)
-            .and_then(|without| worse_by(without, with));
-        pairs.extend(worse.map(|worse| (rate(with), worse)));
+        if let Some(without) = cases.iter().find(is_pair)
+            && let Some(worse) = worse_by(without, with)
+        {
+            let margin = (spread(without) + spread(with)).max(MARGIN_MIN);
+            pairs.push((rate(with), worse, margin));
+        }
     }
     pairs.sort_by(|one, other| one.0.total_cmp(&other.0));
     let words: Vec<String> = pairs
         .iter()
-        .map(|(rate, worse)| format!("{worse:.1} % at {}/s", short(*rate)))
+        .map(|(rate, worse, margin)| format!("{worse:.1} % at {}/s (noise: {margin:.1} %)", short(*rate)))
         .collect();
     let words = words.join(", ");
     match (pairs.first(), pairs.last()) {
-        (Some((_, low)), Some((_, high))) if pairs.len() > 1 && *low > 0.0 && high > low => {
-            (REPRODUCED, format!("p95 was worse by {words}"))
-        }
-        (Some(_), Some((_, high))) if *high > 0.0 => (
-            CONSISTENT,
-            format!("p95 was worse by {words}: worse at the highest load, without growing from the lowest"),
-        ),
-        (Some(_), Some(_)) => (NOT_HERE, format!("p95 changed by {words}")),
+        (Some(low), Some(high)) => of_pairs(*low, *high, pairs.len(), &words),
         _ => {
             let kinds: Vec<&str> = disturbed
                 .iter()
@@ -127,6 +144,29 @@ fn antagonists(run: &RunResult, cases: &[Case<'_>]) -> Found {
             )
         }
     }
+}
+
+/// The label of rates with how much worse p95 was there and what of that is noise: the lowest and the highest of so many.
+fn of_pairs(low: (f64, f64, f64), high: (f64, f64, f64), count: usize, words: &str) -> Found {
+    let is_worse = |(_, worse, margin): (f64, f64, f64)| worse > margin;
+    let grows = high.1 - low.1 > low.2.max(high.2);
+    let (label, why) = match (is_worse(low), is_worse(high)) {
+        (_, true) if count == 1 => (
+            CONSISTENT,
+            "one load alone, so that nothing is known of how it grows",
+        ),
+        (true, true) if grows => (
+            REPRODUCED,
+            "worse, and more so at the highest load than at the lowest",
+        ),
+        (true, true) => (
+            CONSISTENT,
+            "worse, without growing from the lowest load to the highest beyond noise",
+        ),
+        (false, true) => (CONSISTENT, "worse at the highest load, and not at the lowest"),
+        (_, false) => (NOT_HERE, "at the highest load no worse than noise"),
+    };
+    (label, format!("p95 changed by {words}: {why}"))
 }
 
 /// The undisturbed cases of a mode that have a p95, by rate.
@@ -185,8 +225,13 @@ fn network_load(run: &RunResult, cases: &[Case<'_>]) -> Found {
         or_absent(received, 1),
         or_absent(cpu, 0)
     );
-    match high_ms / low_ms {
-        grown if grown >= 2.0 => (REPRODUCED, words),
+    // Of all repeats: the least of the high rate against the most of the low one.
+    let grown = p95_bounds(high)
+        .zip(p95_bounds(low))
+        .map(|((least, _), (_, most))| least / most);
+    let words = format!("{words}; how much either way can answer at most was not measured");
+    match grown {
+        Some(grown) if grown >= 2.0 => (CONSISTENT, words),
         _ => (NOT_HERE, words),
     }
 }
@@ -197,11 +242,12 @@ fn network_below(run: &RunResult, cases: &[Case<'_>]) -> Found {
     if network.is_empty() {
         return no_network(run);
     }
-    let both: Vec<(f64, f64, f64)> = network
+    let both: Vec<(f64, f64, f64, bool)> = network
         .iter()
         .filter_map(|(case, network)| {
-            let (_, loopback) = loopback.iter().find(|(other, _)| rate(other) == rate(case))?;
-            Some((rate(case), *network, *loopback))
+            let (other, loopback) = loopback.iter().find(|(other, _)| is_same_load(other, case))?;
+            let is_below = p95_bounds(case)?.1 < p95_bounds(other)?.0;
+            Some((rate(case), *network, *loopback, is_below))
         })
         .collect();
     if both.is_empty() {
@@ -211,13 +257,12 @@ fn network_below(run: &RunResult, cases: &[Case<'_>]) -> Found {
         .machine
         .c_states
         .as_ref()
-        .map(|states| match states.is_empty() {
-            true => "the kernel sends no core to sleep by itself here".to_owned(),
-            false => format!("cores may sleep in {}", states.join(", ")),
-        });
+        // Without a driver the host decides, of which nothing is known here.
+        .filter(|states| !states.is_empty())
+        .map(|states| format!("cores may sleep in {}", states.join(", ")));
     let words: Vec<String> = both
         .iter()
-        .map(|(rate, network, loopback)| {
+        .map(|(rate, network, loopback, _)| {
             format!(
                 "at {}/s {} over the network and {} over loopback",
                 short(*rate),
@@ -228,10 +273,8 @@ fn network_below(run: &RunResult, cases: &[Case<'_>]) -> Found {
         .chain(states)
         .collect();
     let words = words.join("; ");
-    let below = both
-        .iter()
-        .filter(|(_, network, loopback)| network < loopback)
-        .count();
+    // In every repeat.
+    let below = both.iter().filter(|(.., is_below)| *is_below).count();
     match below {
         0 => (NOT_HERE, words),
         below if below == both.len() => (REPRODUCED, words),
@@ -248,10 +291,11 @@ fn parts(run: &RunResult) -> Found {
         let cut = errors.filter(|(kind, _)| matches!(kind.as_str(), "garbage" | "closed" | "reset"));
         broken = cut.fold(broken, |sum, (_, count)| sum.saturating_add(*count));
     }
-    (
-        NOT_HERE,
-        format!(
-            "press reads on until an answer is whole: {answers} came whole, {broken} were cut or broken off"
-        ),
-    )
+    let words = format!(
+        "press reads on until an answer is whole: {answers} came whole, {broken} were cut or broken off"
+    );
+    match broken {
+        0 => (NOT_HERE, words),
+        _ => (CONSISTENT, words),
+    }
 }
