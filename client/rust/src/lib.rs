@@ -41,6 +41,7 @@ mod nodes;
 mod options;
 mod pool;
 mod push;
+mod split;
 mod tls;
 
 pub use backoff::Backoff;

@@ -13,5 +13,6 @@ mod peer;
 mod pipelining;
 mod pushes;
 mod reconnecting;
+mod split;
 mod tls;
 mod typed;
