@@ -167,10 +167,9 @@ impl Schedule {
                 format!("1 to {ARRIVALS_MAX}"),
             ));
         }
-        arrivals.check(
-            Some(rate_per_s),
-            Duration::from_secs_f64(count as f64 / rate_per_s.max(f64::MIN_POSITIVE)),
-        )?;
+        // A rate that is none gives a length that is refused.
+        let about = Duration::try_from_secs_f64(count as f64 / rate_per_s.max(f64::MIN_POSITIVE));
+        arrivals.check(Some(rate_per_s), about.unwrap_or(Duration::MAX))?;
         let last_ns = match arrivals {
             Arrivals::Constant => moment_ns(count - 1, rate_per_s),
             _ => {
