@@ -1,6 +1,6 @@
-//! Going on in another history, or a higher epoch of the same: who writes a log from here on.
+//! Starts a new epoch, or another history, in a log: who writes it from here on.
 //!
-//! Whether somebody may is for the keeper to say. Invariant: a record lies in a segment whose header says the epoch that it was written
+//! Whether that is allowed is the caller's decision. Invariant: a record lies in a segment whose header says the epoch that it was written
 //! in.
 
 use std::sync::Arc;

@@ -1,7 +1,7 @@
-//! How long a write would wait for its answer, by what groups of the log have taken.
+//! Predicts how long a write will wait for its answer, from how long recent groups of the log took.
 //!
-//! It reads no clock: whoever takes and comes says what time it is. Invariants: where nothing was measured of late nothing takes time, so
-//! that nothing is refused for a guess, nor for ever for what was once; and a larger write waits no shorter than a smaller one.
+//! It reads no clock; callers pass the time. Invariants: what was not measured of late counts as no time, so that no write is refused on a
+//! guess or for ever; and the prediction for a larger write is no shorter than that for a smaller one.
 
 use std::time::{Duration, Instant};
 

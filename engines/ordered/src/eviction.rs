@@ -1,7 +1,7 @@
-//! Which entries give way to writes for which a store has no memory left.
+//! Chooses the entries to evict when a store is full.
 //!
-//! It removes nothing itself: who has the store's writes in hand does, by the log. Invariant: what one write may cost is bounded,
-//! whatever the store holds.
+//! It removes nothing: the thread that makes the store's writes does, by the log. Invariant: the work for one write is bounded, whatever
+//! the store holds.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,4 +1,4 @@
-//! Entries that are drawn at random, for whoever wants to know some without a look at all.
+//! Draws random entries without visiting the whole tree.
 //!
 //! Leaves are drawn by their numbers, which have nothing to do with their keys. Invariant: what was drawn of a leaf was there at one moment.
 
