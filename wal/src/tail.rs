@@ -74,10 +74,10 @@ impl Tail {
             return Ok(None);
         };
         while tail.next <= sequence {
-            let Some(length) = tail.look()? else {
+            let Some(next) = tail.look()? else {
                 return Ok(None);
             };
-            tail.pass(length);
+            tail.pass(next);
         }
         Ok(Some(tail))
     }
@@ -151,19 +151,20 @@ impl Tail {
             bytes: Vec::new(),
         };
         while self.next <= last {
-            let Some(length) = self.look()? else { break };
+            let Some(next) = self.look()? else { break };
+            let (length, _) = next;
             if taken.records > 0 && taken.bytes.len() + length > bytes_max {
                 break;
             }
             taken.bytes.extend_from_slice(self.bytes(length));
             taken.records += 1;
-            self.pass(length);
+            self.pass(next);
         }
         Ok(Some(taken))
     }
 
-    /// Reads the next record, if it is in this segment: its length.
-    fn look(&mut self) -> Result<Option<usize>, Error> {
+    /// Reads the next record, if it is in this segment: its length, and by what it is known.
+    fn look(&mut self) -> Result<Option<(usize, Mark)>, Error> {
         let prefix = self.fill(RECORD_PREFIX_BYTES)?;
         let Some(prefix) = prefix.first_chunk::<RECORD_PREFIX_BYTES>().copied() else {
             return Ok(None);
@@ -184,7 +185,13 @@ impl Tail {
             return damaged(self, Fault::Unreadable(found));
         }
         match record::decode_record(self.format, self.bytes(length)) {
-            Ok(record) if record.sequence == self.next => Ok(Some(length)),
+            Ok(record) if record.sequence == self.next => {
+                let mark = Mark {
+                    epoch: self.header.history.map_or(0, |history| history.epoch),
+                    crc32c: record.content_crc32c(),
+                };
+                Ok(Some((length, mark)))
+            }
             Ok(record) => {
                 let found = format!("sequence {}, expected {}", record.sequence, self.next);
                 damaged(self, Fault::Malformed(found))
@@ -194,12 +201,8 @@ impl Tail {
     }
 
     /// Goes on behind the record that was read.
-    fn pass(&mut self, length: usize) {
-        let record = record::decode_record(self.format, self.bytes(length));
-        self.before = record.ok().map(|record| Mark {
-            epoch: self.header.history.map_or(0, |history| history.epoch),
-            crc32c: record.content_crc32c(),
-        });
+    fn pass(&mut self, (length, mark): (usize, Mark)) {
+        self.before = Some(mark);
         self.offset += length as u64;
         self.next += 1;
     }

@@ -174,6 +174,7 @@ impl Victims {
                 if let Some(rank) = rank.filter(|_| may(entry.key) && !self.keys.contains(entry.key)) {
                     found.push((rank, entry.key.to_vec()));
                 }
+                true
             });
             looked_at += count;
             ends += usize::from(next.is_none());

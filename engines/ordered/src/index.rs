@@ -243,20 +243,12 @@ impl Index {
     /// The keys from one on whose entries have expired, as many as one record may remove: so many are looked at, and the key from which
     /// on there are more.
     pub fn expired(&self, from: &[u8], looked_at_max: usize) -> (Vec<Vec<u8>>, Option<Vec<u8>>) {
-        let (mut found, mut bytes, mut left, mut next) = (Vec::new(), 0, looked_at_max, None);
+        let (mut found, mut bytes) = (Vec::new(), 0);
         let now_ms = self.clock.now_ms();
-        let span = Span {
-            start: from,
-            end: None,
-            entries_max: looked_at_max.saturating_add(1),
-            values: Copied::No,
-        };
-        self.tree.scan(span, |entry| {
-            if left == 0 || bytes >= EXPIRED_BYTES_MAX {
-                next = Some(entry.key.to_vec());
+        let (_, next) = self.look_on(from, looked_at_max, |entry| {
+            if bytes >= EXPIRED_BYTES_MAX {
                 return false;
             }
-            left -= 1;
             if is_over(now_ms, entry.expires_ms) {
                 bytes += entry.key.len();
                 found.push(entry.key.to_vec());
@@ -266,12 +258,13 @@ impl Index {
         (found, next)
     }
 
-    /// Looks at entries from a key on in order, at most so many; how many there were, and the key from which on there are more.
+    /// Looks at entries from a key on in order, at most so many, as long as `visit` wants another: how many there were, and the key from which on
+    /// there are more, the one that `visit` did not want among them.
     pub fn look_on(
         &self,
         from: &[u8],
         looked_at_max: usize,
-        mut visit: impl FnMut(&Content<'_>),
+        mut visit: impl FnMut(&Content<'_>) -> bool,
     ) -> (usize, Option<Vec<u8>>) {
         let (mut looked_at, mut next) = (0, None);
         let span = Span {
@@ -281,12 +274,11 @@ impl Index {
             values: Copied::No,
         };
         self.tree.scan(span, |entry| {
-            if looked_at == looked_at_max {
+            if looked_at == looked_at_max || !visit(&entry) {
                 next = Some(entry.key.to_vec());
                 return false;
             }
             looked_at += 1;
-            visit(&entry);
             true
         });
         (looked_at, next)

@@ -58,3 +58,15 @@ impl KnownAnswers {
         ))
     }
 }
+
+/// The values that the gets of a batch read, one behind the other, where there is a value for each operation.
+pub(crate) fn values_of_gets(
+    are_gets: impl ExactSizeIterator<Item = bool>,
+    values: &[Vec<u8>],
+) -> Option<Vec<u8>> {
+    if are_gets.len() != values.len() {
+        return None;
+    }
+    let read = are_gets.zip(values).filter(|(is_get, _)| *is_get);
+    Some(read.flat_map(|(_, value)| value.iter().copied()).collect())
+}

@@ -9,7 +9,7 @@ use millpond_engines_ordered::{Batch, Durability, Effect, Operation, Options, Pu
 use crate::TargetKind;
 use crate::check::{Answer, Verified};
 use crate::kind::Given;
-use crate::known::KnownAnswers;
+use crate::known::{KnownAnswers, values_of_gets};
 use crate::local::{Local, Unread, in_process, number};
 use crate::protocol::words;
 
@@ -75,15 +75,10 @@ fn operations(words: &[&[u8]]) -> Result<Vec<Operation>, Unread> {
 fn values_read(command: &[u8], values: &[Vec<u8>]) -> Option<Vec<u8>> {
     let words: Vec<&[u8]> = words(command).collect();
     let operations = operations(words.split_first().filter(|(first, _)| **first == b"batch")?.1).ok()?;
-    if operations.len() != values.len() {
-        return None;
-    }
-    let is_get = |operation: &Operation| matches!(operation, Operation::Get { .. });
-    let read = operations
+    let are_gets = operations
         .iter()
-        .zip(values)
-        .filter(|(operation, _)| is_get(operation));
-    Some(read.flat_map(|(_, value)| value.iter().copied()).collect())
+        .map(|operation| matches!(operation, Operation::Get { .. }));
+    values_of_gets(are_gets, values)
 }
 
 impl Local for Ordered {

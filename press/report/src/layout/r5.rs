@@ -192,13 +192,17 @@ fn kilobytes(
     point: &Point,
     bytes: impl Fn(&millpond_press_recorder::ResourceSecond) -> Option<f64>,
 ) -> String {
+    let mean = mean_a_second(point, bytes).filter(|_| mode != Mode::Integrated);
+    mean.map_or_else(|| ABSENT.into(), |mean| fixed(mean / 1_024.0, 1))
+}
+
+/// Bytes a second on average, where any second tells.
+fn mean_a_second(
+    point: &Point,
+    bytes: impl Fn(&millpond_press_recorder::ResourceSecond) -> Option<f64>,
+) -> Option<f64> {
     let seconds: Vec<f64> = point.resources.seconds.iter().filter_map(bytes).collect();
-    match mode {
-        Mode::Loopback | Mode::Network if !seconds.is_empty() => {
-            fixed(seconds.iter().sum::<f64>() / seconds.len() as f64 / 1_024.0, 1)
-        }
-        _ => ABSENT.into(),
-    }
+    (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64)
 }
 
 /// A part of the mean latency.

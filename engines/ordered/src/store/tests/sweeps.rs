@@ -17,26 +17,35 @@ fn is_failing(bed: &Bed) -> bool {
     counts.is_sweep_failing.load(Ordering::Relaxed)
 }
 
-fn with_expired(bed: &Bed) {
+fn put_all(bed: &Bed, ttl_ms: Option<u64>) {
     let entries = (0..3000u32).map(|key| (key.to_be_bytes().to_vec(), Vec::new()));
     let put = Put {
         entries: entries.collect(),
-        ttl_ms: Some(HOUR),
+        ttl_ms,
         ..Put::default()
     };
     bed.store.write_wait(put).unwrap();
 }
 
-#[test]
-fn a_full_disk_shows_and_what_expired_goes_when_there_is_space() {
-    let bed = Bed::new(Options::default());
-    with_expired(&bed);
+fn with_expired(bed: &Bed) {
+    put_all(bed, Some(HOUR));
+}
+
+/// All of them expire, and the disk has no space for their removals.
+fn expire_on_a_full_disk(bed: &Bed) {
+    with_expired(bed);
     bed.disk.plan(Plan {
         bytes_left: Some(0),
         ..Plan::default()
     });
     bed.store.handle.index.clock().skip(2 * HOUR);
-    wait_until("it is told", || is_failing(&bed));
+    wait_until("it is told", || is_failing(bed));
+}
+
+#[test]
+fn a_full_disk_shows_and_what_expired_goes_when_there_is_space() {
+    let bed = Bed::new(Options::default());
+    expire_on_a_full_disk(&bed);
     assert_eq!(bed.store.len(), 3000);
     // It is tried again a second later, and not all the time.
     let before = bed.disk.counts();
@@ -92,21 +101,10 @@ fn what_expires_behind_a_failure_of_the_log_shows_too() {
 #[test]
 fn a_failure_ends_where_nothing_is_left_to_remove() {
     let bed = Bed::new(Options::default());
-    with_expired(&bed);
-    bed.disk.plan(Plan {
-        bytes_left: Some(0),
-        ..Plan::default()
-    });
-    bed.store.handle.index.clock().skip(2 * HOUR);
-    wait_until("it is told", || is_failing(&bed));
+    expire_on_a_full_disk(&bed);
     bed.disk.plan(Plan::default());
     // Before it is tried again, mostly: none of them expires any more.
-    let entries = (0..3000u32).map(|key| (key.to_be_bytes().to_vec(), Vec::new()));
-    let put = Put {
-        entries: entries.collect(),
-        ..Put::default()
-    };
-    bed.store.write_wait(put).unwrap();
+    put_all(&bed, None);
     wait_until("it has ended", || !is_failing(&bed));
     assert_eq!(bed.store.len(), 3000);
 }

@@ -7,6 +7,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::check::Verified;
+use crate::known::values_of_gets;
 use crate::protocol::excerpt;
 
 /// The method.
@@ -20,13 +21,8 @@ pub(super) fn values_read(request: &[u8], values: &[Vec<u8>]) -> Option<Vec<u8>>
     }
     let line = request.iter().position(|&byte| byte == b'\n')?;
     let body: Body = serde_json::from_slice(request.get(line + 1..)?).ok()?;
-    if body.operations.len() != values.len() {
-        return None;
-    }
-    let is_get = |operation: &[Value]| operation.first().is_some_and(|word| word == "get");
-    let operations = body.operations.iter().zip(values);
-    let read = operations.filter(|(operation, _)| is_get(operation));
-    Some(read.flat_map(|(_, value)| value.iter().copied()).collect())
+    let is_get = |operation: &Vec<Value>| operation.first().is_some_and(|word| word == "get");
+    values_of_gets(body.operations.iter().map(is_get), values)
 }
 
 /// Holds the answer to a batch against what its gets must have read.

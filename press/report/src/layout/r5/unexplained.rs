@@ -2,11 +2,11 @@
 //!
 //! Its invariant: each label follows from figures of this run, which stand beside it; what was not measured is not reproducible here.
 
-use super::{Mode, is_same_load, worse_by};
+use super::{Mode, first, is_disturbed, is_same_load, mean_a_second, rate, worse_by};
 use crate::cases::{self, Case};
 use crate::number::{ABSENT, fixed, short};
 use crate::table::{Table, cells};
-use crate::{BESIDE_ANTAGONISTS, Judgement, Point, RunResult, describe};
+use crate::{BESIDE_ANTAGONISTS, Judgement, RunResult, describe};
 
 const REPRODUCED: &str = "reproduced";
 const CONSISTENT: &str = "consistent with";
@@ -53,16 +53,8 @@ pub(super) fn table(run: &RunResult) -> Table {
     table
 }
 
-fn first<'a>(case: &Case<'a>) -> Option<&'a Point> {
-    case.points().first().copied()
-}
-
 fn mode(case: &Case<'_>) -> Option<Mode> {
     first(case).map(Mode::of)
-}
-
-fn rate(case: &Case<'_>) -> f64 {
-    first(case).and_then(|point| point.offered.rate).unwrap_or(0.0)
 }
 
 fn p95_ms(case: &Case<'_>) -> Option<f64> {
@@ -82,10 +74,6 @@ fn spread(case: &Case<'_>) -> f64 {
     bounds
         .zip(median)
         .map_or(0.0, |((low, high), median)| 100.0 * (high - low) / median)
-}
-
-fn is_disturbed(case: &Case<'_>) -> bool {
-    first(case).is_some_and(|point| point.offered.antagonists.is_some())
 }
 
 /// A figure of milliseconds.
@@ -112,10 +100,10 @@ fn antagonists(run: &RunResult, cases: &[Case<'_>]) -> Found {
             !is_disturbed(other) && other.series == with.series && is_same_load(other, with)
         };
         if let Some(without) = cases.iter().find(is_pair)
-            && let Some(worse) = worse_by(without, with)
+            && let Some((rate, worse)) = rate(with).zip(worse_by(without, with))
         {
             let margin = (spread(without) + spread(with)).max(MARGIN_MIN);
-            pairs.push((rate(with), worse, margin));
+            pairs.push((rate, worse, margin));
         }
     }
     pairs.sort_by(|one, other| one.0.total_cmp(&other.0));
@@ -169,13 +157,15 @@ fn of_pairs(low: (f64, f64, f64), high: (f64, f64, f64), count: usize, words: &s
     (label, format!("p95 changed by {words}: {why}"))
 }
 
-/// The undisturbed cases of a mode that have a p95, by rate.
-fn of_mode<'c, 'a>(cases: &'c [Case<'a>], of: Mode) -> Vec<(&'c Case<'a>, f64)> {
+/// The undisturbed cases of a mode that have a rate and a p95, by rate.
+fn of_mode<'c, 'a>(cases: &'c [Case<'a>], of: Mode) -> Vec<(&'c Case<'a>, f64, f64)> {
     let own = cases
         .iter()
         .filter(|case| mode(case) == Some(of) && !is_disturbed(case));
-    let mut found: Vec<(&Case<'_>, f64)> = own.filter_map(|case| Some((case, p95_ms(case)?))).collect();
-    found.sort_by(|one, other| rate(one.0).total_cmp(&rate(other.0)));
+    let mut found: Vec<(&Case<'_>, f64, f64)> = own
+        .filter_map(|case| Some((case, rate(case)?, p95_ms(case)?)))
+        .collect();
+    found.sort_by(|one, other| one.1.total_cmp(&other.1));
     found
 }
 
@@ -198,30 +188,23 @@ fn no_network(run: &RunResult) -> Found {
 /// Whether the latency over the network grows over the report's rates as it did there, to twice and more.
 fn network_load(run: &RunResult, cases: &[Case<'_>]) -> Found {
     let found = of_mode(cases, Mode::Network);
-    let (Some((low, low_ms)), Some((high, high_ms))) = (found.first(), found.last()) else {
+    let (Some((low, low_rate, low_ms)), Some((high, high_rate, high_ms))) = (found.first(), found.last())
+    else {
         return no_network(run);
     };
     if found.len() < 2 {
         return (NOT_HERE, "the network has one rate with a p95 alone".into());
     }
-    let received = high.median(|point| {
-        let seconds: Vec<f64> = point
-            .resources
-            .seconds
-            .iter()
-            .filter_map(|second| second.rx_bytes)
-            .collect();
-        (!seconds.is_empty()).then(|| seconds.iter().sum::<f64>() / seconds.len() as f64 / 1e6)
-    });
+    let received = high.median(|point| Some(mean_a_second(point, |second| second.rx_bytes)? / 1e6));
     let cpu = high.median(|point| point.server_cpu.map(|cpu| cpu.percent));
     let or_absent =
         |figure: Option<f64>, digits| figure.map_or_else(|| ABSENT.into(), |figure| fixed(figure, digits));
     let words = format!(
         "p95 was {} at {}/s and {} at {}/s, with {} MB/s received and the server at {} % of a core",
         ms(*low_ms),
-        short(rate(low)),
+        short(*low_rate),
         ms(*high_ms),
-        short(rate(high)),
+        short(*high_rate),
         or_absent(received, 1),
         or_absent(cpu, 0)
     );
@@ -244,10 +227,10 @@ fn network_below(run: &RunResult, cases: &[Case<'_>]) -> Found {
     }
     let both: Vec<(f64, f64, f64, bool)> = network
         .iter()
-        .filter_map(|(case, network)| {
-            let (other, loopback) = loopback.iter().find(|(other, _)| is_same_load(other, case))?;
+        .filter_map(|(case, rate, network)| {
+            let (other, _, loopback) = loopback.iter().find(|(other, ..)| is_same_load(other, case))?;
             let is_below = p95_bounds(case)?.1 < p95_bounds(other)?.0;
-            Some((rate(case), *network, *loopback, is_below))
+            Some((*rate, *network, *loopback, is_below))
         })
         .collect();
     if both.is_empty() {
