@@ -15,7 +15,7 @@ const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
 /// When a write is to be answered.
 #[derive(Debug, Clone, Copy)]
 pub struct Deadline {
-    /// What time it is.
+    /// A time that was read shortly before.
     pub now: Instant,
     /// Until then.
     pub at: Instant,
@@ -42,13 +42,22 @@ impl Mean {
     }
 }
 
+/// A group that was taken.
+#[derive(Debug, Clone, Copy)]
+struct UnderWay {
+    since: Instant,
+    bytes: usize,
+    /// How long it was predicted to take.
+    takes: Duration,
+}
+
 /// What groups have taken, from when they were taken until the next may be.
 #[derive(Debug)]
 pub(crate) struct Waits {
     /// The mean of each size; nothing where there was none.
     took: [Option<Mean>; SIZES],
-    /// The group that is being made: since when, and its bytes.
-    under_way: Option<(Instant, usize)>,
+    /// The group that is being made.
+    under_way: Option<UnderWay>,
     /// What a group may have.
     group_bytes_max: usize,
 }
@@ -70,13 +79,18 @@ fn size(bytes: usize) -> usize {
 impl Waits {
     /// A group was taken.
     pub fn begin(&mut self, now: Instant, bytes: usize, group_bytes_max: usize) {
-        self.under_way = Some((now, bytes));
+        let takes = self.takes(now, bytes);
+        self.under_way = Some(UnderWay {
+            since: now,
+            bytes,
+            takes,
+        });
         self.group_bytes_max = group_bytes_max.max(1);
     }
 
     /// Whoever takes them has come for the next.
     pub fn end(&mut self, now: Instant) {
-        let Some((since, bytes)) = self.under_way.take() else {
+        let Some(UnderWay { since, bytes, .. }) = self.under_way.take() else {
             return;
         };
         let took = now.saturating_duration_since(since);
@@ -92,16 +106,15 @@ impl Waits {
         let left = match self.under_way {
             None if waiting == 0 => return Duration::ZERO,
             None => Duration::ZERO,
-            Some((since, bytes)) => {
-                let run = now.saturating_duration_since(since);
-                self.takes(now, bytes).saturating_sub(run)
-            }
+            Some(UnderWay { since, takes, .. }) => takes.saturating_sub(now.saturating_duration_since(since)),
         };
         let all = waiting.saturating_add(bytes);
         let (full, rest) = (all / self.group_bytes_max, all % self.group_bytes_max);
-        let full = self
-            .takes(now, self.group_bytes_max)
-            .saturating_mul(u32::try_from(full).unwrap_or(u32::MAX));
+        // Mostly all fit in the next group.
+        let full = match u32::try_from(full).unwrap_or(u32::MAX) {
+            0 => Duration::ZERO,
+            groups => self.takes(now, self.group_bytes_max).saturating_mul(groups),
+        };
         left.saturating_add(full).saturating_add(self.takes(now, rest))
     }
 

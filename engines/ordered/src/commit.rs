@@ -17,7 +17,7 @@ use crate::index::Index;
 use crate::judge::{Judge, Refusal, Verdict};
 use crate::record::Accepted;
 use crate::replication::Kept;
-use crate::sweep::Sweep;
+use crate::sweep::{Due, Sweep};
 use crate::write::Write;
 use crate::{Durability, Error};
 
@@ -80,16 +80,14 @@ impl Committer {
         }
         let Some(log) = &mut self.log else { return };
         let counts = self.checkpoints.counts();
-        let is_looked_for = sweep
-            .wait(&self.index, &self.room)
-            .is_none_or(|wait| wait.is_zero());
-        let due = sweep.due(&self.index, &self.room);
+        let due = match sweep.wait(&self.index, &self.room) {
+            None => Due::default(),
+            Some(wait) if wait.is_zero() => sweep.due(&self.index, &self.room),
+            Some(_) => return,
+        };
         if due.keys.is_empty() {
             // Others may have removed what could not be.
-            if is_looked_for {
-                counts.swept(None);
-            }
-            return;
+            return counts.swept(None);
         }
         if let Some(error) = log.read_only() {
             counts.swept(Some(error));

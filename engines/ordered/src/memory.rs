@@ -100,7 +100,7 @@ impl Memory {
     }
 
     fn sweep(&self, sweep: &mut Sweep) {
-        if !sweep.is_due(&self.index, &self.room) {
+        if sweep.wait(&self.index, &self.room) != Some(Duration::ZERO) {
             return;
         }
         let _entered = self.enter();

@@ -103,7 +103,7 @@ impl Kept {
     }
 }
 
-fn folder_error(dir: &Path, action: &'static str, source: io::Error) -> Error {
+pub(crate) fn folder_error(dir: &Path, action: &'static str, source: io::Error) -> Error {
     Error::Folder {
         keeper: FORMAT.keeper,
         dir: dir.to_owned(),

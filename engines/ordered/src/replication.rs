@@ -19,12 +19,12 @@ use millpond_metrics::Metric;
 use millpond_wal::{History, Log, Queue};
 
 use crate::error::WriteError;
+use crate::offline::folder_error;
 use crate::store::Handle;
 use crate::write::Write;
 use crate::{Error, Store};
 use follow::{Desk, WAIT_MAX};
 pub(crate) use note::Note;
-use note::failed;
 use ship::Shipping;
 
 pub use follow::FollowError;
@@ -69,32 +69,36 @@ impl Role {
     }
 }
 
-/// A write came to a store that takes none.
+/// A write came to a store that takes none, for what it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NotLeader {
+pub struct NotLeader(Role);
+
+impl NotLeader {
     /// Where writes are taken, as far as this store knows it.
-    pub leader: Option<Arc<str>>,
-    /// The epoch in which another store leads, where this one was its leader before.
-    pub fenced_by: Option<u64>,
-    /// It has another server's records and was not promoted: see [`Role::Unpromoted`].
-    pub is_unpromoted: bool,
+    pub fn leader(&self) -> Option<&str> {
+        match &self.0 {
+            Role::Follows { leader } => Some(leader),
+            Role::Leads | Role::Fenced { .. } | Role::Unpromoted => None,
+        }
+    }
 }
 
 impl fmt::Display for NotLeader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match (&self.leader, self.fenced_by) {
-            (Some(leader), _) => write!(
+        f.write_str("not the leader: ")?;
+        match &self.0 {
+            Role::Follows { leader } => {
+                write!(f, "this store follows {leader}, which takes its writes; write there")
+            }
+            Role::Fenced { epoch } => write!(
                 f,
-                "not the leader: this store follows {leader}, which takes its writes; write there"
+                "another server leads this store, in epoch {epoch}; write there"
             ),
-            (None, Some(epoch)) => write!(
-                f,
-                "not the leader: another server leads this store, in epoch {epoch}; write there"
+            Role::Unpromoted => f.write_str(
+                "this store has another server's records and was not promoted; name its leader in \"follow\", or promote it",
             ),
-            (None, None) if self.is_unpromoted => f.write_str(
-                "not the leader: this store has another server's records and was not promoted; name its leader in \"follow\", or promote it",
-            ),
-            (None, None) => f.write_str("not the leader: the role of this store has just changed; try again"),
+            // It was promoted a moment ago.
+            Role::Leads => f.write_str("the role of this store has just changed; try again"),
         }
     }
 }
@@ -180,12 +184,12 @@ impl Replication {
         let has_any = sequence > 0 || has_checkpoint;
         let role = Replication::begins_as(dir, follows, epoch_of(log), has_any)?;
         let looked = Note::Copied.is_in(dir);
-        if looked.map_err(|source| failed(dir, "look for its file \"copied\"", source))? {
+        if looked.map_err(|source| folder_error(dir, "look for its file \"copied\"", source))? {
             if let (Role::Leads, Some(history)) = (&role, log.history()) {
                 let epoch = follow::next_epoch(history.epoch);
                 let begun = log.begin_epoch(History { epoch, ..history }, next_version);
                 begun.map_err(|error| {
-                    failed(
+                    folder_error(
                         dir,
                         "begin an epoch in the log of this copy",
                         std::io::Error::other(error.to_string()),
@@ -193,7 +197,7 @@ impl Replication {
                 })?;
             }
             let removed = Note::Copied.remove(dir);
-            removed.map_err(|source| failed(dir, "remove its file \"copied\"", source))?;
+            removed.map_err(|source| folder_error(dir, "remove its file \"copied\"", source))?;
         }
         let History { epoch, id } = log.history().unwrap_or(History {
             epoch: 0,
@@ -220,7 +224,7 @@ impl Replication {
 
     /// What a store is when it is opened. One that has nothing is what its options say.
     fn begins_as(dir: &Path, follows: Option<String>, epoch: u64, has_any: bool) -> Result<Role, Error> {
-        let noted = |source| failed(dir, "note in it whose records it has", source);
+        let noted = |source| folder_error(dir, "note in it whose records it has", source);
         if let Some(leader) = follows {
             Note::Follows.write(dir, "").map_err(noted)?;
             let leader = leader.into();
@@ -256,19 +260,7 @@ impl Replication {
     }
 
     fn not_leader(&self) -> NotLeader {
-        let (mut leader, mut fenced_by, mut is_unpromoted) = (None, None, false);
-        match self.role() {
-            Role::Follows { leader: of } => leader = Some(of),
-            Role::Fenced { epoch } => fenced_by = Some(epoch),
-            Role::Unpromoted => is_unpromoted = true,
-            // It was promoted a moment ago.
-            Role::Leads => {}
-        }
-        NotLeader {
-            leader,
-            fenced_by,
-            is_unpromoted,
-        }
+        NotLeader(self.role())
     }
 
     fn role(&self) -> Role {
@@ -362,7 +354,8 @@ impl Store {
             "millpond_store_leads",
             "1 where the store takes writes; 0 where it follows another server's, or another was promoted in its place.",
             |store: &Store| f64::from(store.role() == Role::Leads),
-        ),
+        )
+        .info("leads"),
         Metric::gauge(
             "millpond_store_record",
             "The last record of its log; 0 where there is none.",
@@ -396,7 +389,8 @@ impl Store {
                 seen.retain(|follower| follower.age <= WAIT_MAX);
                 seen.len() as f64
             },
-        ),
+        )
+        .info("followers"),
     ];
 
     /// What it is to others that have its records; a store without a log leads.

@@ -48,15 +48,8 @@ impl Sweep {
         is_any.then(|| self.pause.saturating_sub(self.at.elapsed()))
     }
 
-    pub fn is_due(&self, index: &Index, room: &Room) -> bool {
-        self.wait(index, room) == Some(Duration::ZERO)
-    }
-
-    /// The keys that are to be removed now; nobody else may write until it is.
+    /// The keys that are to be removed now, where it is due; nobody else may write until they are.
     pub fn due(&mut self, index: &Index, room: &Room) -> Due {
-        if !self.is_due(index, room) {
-            return Due::default();
-        }
         self.at = Instant::now();
         let beyond = room.beyond(index);
         if beyond > 0 {

@@ -82,7 +82,11 @@ impl Counts {
     /// Notes how the removal of what has expired or is beyond the limit ended, or that nothing of it is left. The log has a line where that
     /// is another end than before; after a failure it is not tried for a second.
     pub fn swept(&self, failure: Option<&Error>) {
-        let was_failing = self.is_sweep_failing.swap(failure.is_some(), Ordering::Relaxed);
+        // The log thread alone writes it, behind each group.
+        let was_failing = self.is_sweep_failing.load(Ordering::Relaxed);
+        if was_failing != failure.is_some() {
+            self.is_sweep_failing.store(failure.is_some(), Ordering::Relaxed);
+        }
         match failure {
             Some(error) if !was_failing => {
                 tracing::error!(%error, "an ordered store cannot remove what has expired or is beyond its limit: its log cannot be written; it takes memory until it can");

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::cell::Cell as Counter;
+use std::time::Duration;
 
 use super::*;
 use crate::sweep::{Due, Sweep};
@@ -103,7 +104,7 @@ fn what_has_expired_is_removed_where_nothing_else_may_go() {
     // Looks for victims are behind it already, and draws hardly find it.
     *room.from.lock().unwrap() = name(1000);
     let mut sweep = Sweep::default();
-    while !sweep.is_due(&index, &room) {
+    while sweep.wait(&index, &room) != Some(Duration::ZERO) {
         std::thread::yield_now();
     }
     let due = sweep.due(&index, &room);

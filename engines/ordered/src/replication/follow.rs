@@ -135,7 +135,8 @@ impl Replication {
 impl Committer {
     /// Does what was asked since the last group, and says how far the log is.
     pub fn replicate(&mut self) {
-        if self.replication.is_awaited.swap(false, Ordering::Acquire) {
+        let is_awaited = &self.replication.is_awaited;
+        if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Acquire) {
             let waiting = std::mem::take(&mut lock(&self.replication.desk).waiting);
             for (task, sender) in waiting {
                 let done = match task {
@@ -167,6 +168,8 @@ impl Committer {
         if shipment.bytes.is_empty() {
             return Ok(*lock(&replication.position));
         }
+        BrokenRun::check("sequence", log.next_sequence(), shipment.first)
+            .map_err(|broken| FollowError::Broken(broken.to_string()))?;
         let records = check(shipment, log.next_sequence(), self.next_version)?;
         log.begin_epoch(history, self.next_version)
             .map_err(FollowError::Storage)?;

@@ -13,7 +13,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::record::FORMAT;
+use crate::offline::folder_error;
 
 /// A file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,28 +56,18 @@ impl Note {
     }
 }
 
-/// What could not be done with the notes of a folder.
-pub fn failed(dir: &Path, action: &'static str, source: io::Error) -> Error {
-    Error::Folder {
-        keeper: FORMAT.keeper,
-        dir: dir.to_owned(),
-        action,
-        source,
-    }
-}
-
 /// The epoch of the store that leads, where it was noted.
 pub fn fenced(dir: &Path) -> Result<Option<u64>, Error> {
     let text = match fs::read_to_string(Note::Fenced.path(dir)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(|source| failed(dir, "read its file \"fenced\"", source))?,
+        read => read.map_err(|source| folder_error(dir, "read its file \"fenced\"", source))?,
     };
     let epoch = text.trim().parse().map_err(|_| {
         let found = format!("found {:?}", text.chars().take(32).collect::<String>());
         let source = io::Error::new(io::ErrorKind::InvalidData, found);
         let action =
             "read an epoch in its file \"fenced\"; remove the file if no other server leads the store:";
-        failed(dir, action, source)
+        folder_error(dir, action, source)
     })?;
     Ok(Some(epoch))
 }

@@ -229,7 +229,9 @@ impl Replication {
     fn ready(&self) -> Option<Vec<Waiting>> {
         let mut state = lock(&self.shipping.state);
         loop {
-            self.shipping.is_waiting.store(true, Ordering::SeqCst);
+            // Where nobody asks, the log thread wakes nobody: the next question does.
+            let is_asked = !state.waiting.is_empty();
+            self.shipping.is_waiting.store(is_asked, Ordering::SeqCst);
             if state.is_stopped {
                 return None;
             }
@@ -319,9 +321,7 @@ impl Replication {
             );
             return Err(PullError::Diverged(why));
         }
-        if tails.len() < FOLLOWERS_MAX {
-            tails.insert(pull.follower.clone(), tail);
-        }
+        tails.insert(pull.follower.clone(), tail);
         let History { epoch, id } = taken.history.unwrap_or(History {
             // Format 1 has none; its records are older than any promotion.
             epoch: 1,
