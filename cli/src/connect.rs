@@ -3,8 +3,11 @@
 
 use anyhow::Context as _;
 use clap::Args;
-use millpond_client_rust::{Client, Options, Tls, TlsIdentity};
-use std::path::PathBuf;
+use millpond_client_rust::schema::payload::Payload;
+use millpond_client_rust::schema::{Field as _, Method, Of};
+use millpond_client_rust::{CallError, Client, Encoding, Options, Tls, TlsIdentity};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What it takes to reach a `tls://` address.
 #[derive(Args)]
@@ -52,4 +55,34 @@ pub(crate) async fn connect(addr: &str, files: &TlsFiles) -> anyhow::Result<Clie
 pub(crate) fn runtime() -> anyhow::Result<tokio::runtime::Runtime> {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
     runtime.enable_all().build().context("cannot start a runtime")
+}
+
+/// The token that a file has, which is nothing else.
+pub(crate) fn token_in(file: &Path) -> anyhow::Result<String> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
+    let token = text.trim();
+    anyhow::ensure!(
+        !token.is_empty(),
+        "{} is empty; expected the server's token",
+        file.display()
+    );
+    Ok(token.to_owned())
+}
+
+/// Makes one call of a server and reads its answer; `explained` says more of its error.
+pub(crate) fn call<M: Method>(
+    (addr, files): (&str, &TlsFiles),
+    payload: &serde_json::Value,
+    timeout: Duration,
+    explained: impl FnOnce(CallError) -> anyhow::Error,
+) -> anyhow::Result<Of<'static, M::Answer>> {
+    let payload = payload.to_string();
+    let answer = runtime()?.block_on(async {
+        let client = connect(addr, files).await?;
+        let called = client.call_raw(M::NAME, Encoding::Json, payload.as_bytes(), Some(timeout));
+        called.await.map_err(explained)
+    })?;
+    let payload = Payload::new(Encoding::Json, &answer).context("the answer is not JSON")?;
+    let (answer, _) = M::Answer::decode(&payload).context("the answer is not understood")?;
+    Ok(M::Answer::own(answer))
 }

@@ -1,7 +1,7 @@
 //! `millpond ordered`: what can be done with a store's folder beside serving it, and which server leads it.
 //!
-//! The work is the engine's. Its invariant: nothing but `load` changes a store, and that only where no server has it; the store's own lock
-//! sees to that.
+//! The work is the engine's. Its invariant: no file of a store is changed but by `load`, and that only where no server has it; the store's own
+//! lock sees to that. `promote` asks a server.
 
 mod copies;
 mod dump;

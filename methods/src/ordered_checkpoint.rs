@@ -4,7 +4,7 @@
 use crate::{Served, own_thread, store};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::Durability;
+use millpond_engines_ordered::{Durability, Error};
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, ordered_checkpoint as schema};
 
@@ -32,11 +32,19 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
                 };
                 call.ok(|out: &mut Encoder<'_>| schema::Answer::write(&answer, out));
             }
-            // The client's answer names no file of this machine; the store has logged why.
-            Err(_) => call.refuse(&Status::new(
-                Code::StorageFailed,
-                "the store cannot write a checkpoint, and its log is kept whole; see the server's log",
-            )),
+            Err(error) => call.refuse(&status_of(&error)),
         }
     })
+}
+
+fn status_of(error: &Error) -> Status {
+    match error {
+        Error::GivenUp(why) => Status::new(Code::Conflict, format!("no checkpoint was written: {why}")),
+        // The answer names no file of this machine.
+        _ => {
+            tracing::error!(%error, "an ordered store has not written the checkpoint that it was asked for");
+            let ex = "the store cannot write a checkpoint, and its log is kept whole; see the server's log";
+            Status::new(Code::StorageFailed, ex)
+        }
+    }
 }

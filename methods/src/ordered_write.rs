@@ -171,7 +171,7 @@ pub(crate) fn status_of(error: &WriteError) -> Status {
 
 /// What a store answers that another server leads.
 pub(crate) fn not_leader(known: &NotLeader) -> Status {
-    let leader = known.leader.as_ref().map(ToString::to_string);
+    let leader = known.leader().map(str::to_owned);
     Status::new(Code::NotLeader, known.to_string()).led_by(leader)
 }
 

@@ -4,16 +4,16 @@
 //! what keeps it from following is said once until it changes.
 
 use crate::fresh::{Link, LinkError};
-use crate::nodes::Roads;
+use crate::halt::Halt;
+use crate::nodes::{Roads, look_up};
 use crate::{Error, Shared};
-use millpond_engines_ordered::{FollowError, Role, Section, Shipment, Store};
+use millpond_engines_ordered::{FollowError, Role, Shipment, Store};
 use millpond_nodes::Node;
 use millpond_wire_frame::Limits;
 use millpond_wire_schema::{Method as _, OrderedFollow, ordered_follow as schema};
-use std::collections::HashMap;
-use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long the leader waits where it has nothing new.
@@ -29,27 +29,7 @@ const AGAIN_MAX: Duration = Duration::from_secs(5);
 /// The threads of all stores that follow.
 #[derive(Default)]
 pub(crate) struct Followings {
-    stopped: Arc<Stopped>,
-}
-
-#[derive(Default)]
-struct Stopped {
-    is_so: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl Stopped {
-    fn lock(&self) -> MutexGuard<'_, bool> {
-        self.is_so.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits so long, or until it is so: whether it is.
-    fn within(&self, time: Duration) -> bool {
-        let waited = self
-            .changed
-            .wait_timeout_while(self.lock(), time, |is_so| !*is_so);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
-    }
+    halt: Arc<Halt>,
 }
 
 impl Followings {
@@ -63,16 +43,18 @@ impl Followings {
             frame_bytes_max: shared.config.server.frame_bytes_max,
         };
         for (name, section) in &shared.config.ordered {
-            let follows = section.follow.as_ref().zip(catalog.stores.get(name));
-            let Some((leader, store)) = follows else { continue };
+            let leader = section.follow.as_ref().zip(section.follow_token_file.as_ref());
+            let Some(((leader, token_file), store)) = leader.zip(catalog.stores.get(name)) else {
+                continue;
+            };
             let following = Following {
                 table: name.clone(),
-                section: section.clone(),
+                token_file: token_file.clone(),
                 leader: leader.clone(),
                 name: own_name(local),
                 store: store.clone(),
                 limits,
-                stopped: Arc::clone(&followings.stopped),
+                halt: Arc::clone(&followings.halt),
                 said: None,
             };
             let thread = std::thread::Builder::new().name("ordered-follow".into());
@@ -88,8 +70,7 @@ impl Followings {
 
     /// Ends them; one that waits for its leader ends behind that, and touches nothing.
     pub(crate) fn stop(&self) {
-        *self.stopped.lock() = true;
-        self.stopped.changed.notify_all();
+        self.halt.stop();
     }
 }
 
@@ -102,12 +83,12 @@ fn own_name(local: SocketAddr) -> String {
 /// One store and its leader.
 struct Following {
     table: String,
-    section: Section,
+    token_file: PathBuf,
     leader: String,
     name: String,
     store: Store,
     limits: Limits,
-    stopped: Arc<Stopped>,
+    halt: Arc<Halt>,
     /// What was said last of what keeps it from following.
     said: Option<String>,
 }
@@ -116,7 +97,7 @@ impl Following {
     fn run(mut self) {
         let mut link = None;
         let mut pause = AGAIN;
-        while matches!(self.store.role(), Role::Follows { .. }) && !*self.stopped.lock() {
+        while matches!(self.store.role(), Role::Follows { .. }) && !self.halt.is_stopped() {
             match self.once(&mut link) {
                 Ok(()) => {
                     pause = AGAIN;
@@ -133,7 +114,7 @@ impl Following {
                     link = None;
                     self.store.lost_leader();
                     self.complain(problem);
-                    if self.stopped.within(pause) {
+                    if self.halt.within(pause) {
                         return;
                     }
                     pause = (pause * 2).min(AGAIN_MAX);
@@ -172,11 +153,11 @@ impl Following {
             LinkError::Gone(why) | LinkError::Lost(why) => why,
             LinkError::Refused(status) => format!("it answered {status}"),
         })?;
-        if *self.stopped.lock() {
+        if self.halt.is_stopped() {
             return Ok(());
         }
         // Another follower of the same name answers this one's questions, or its leader does not wait: not as fast as the network is.
-        if answer.records.is_empty() && asked.elapsed() < WAIT / 2 && self.stopped.within(AGAIN) {
+        if answer.records.is_empty() && asked.elapsed() < WAIT / 2 && self.halt.within(AGAIN) {
             return Ok(());
         }
         let taken = self.store.follow(shipment(answer)?);
@@ -189,17 +170,15 @@ impl Following {
     }
 
     fn connect(&self) -> Result<(Link, Node, String), String> {
-        let token = match &self.section.follow_token_file {
-            Some(file) => read_token(file)?,
-            None => return Err("it has no follow_token_file".to_owned()),
-        };
+        let token = read_token(&self.token_file)?;
         let roads = Roads::default();
         if !self.leader.starts_with("unix:") && self.leader.parse::<SocketAddr>().is_err() {
-            let found = self.leader.to_socket_addrs();
-            let found = found.map_err(|error| format!("its name cannot be looked up: {error}"))?;
-            roads
-                .names
-                .store(Arc::new(HashMap::from([(self.leader.clone(), found.collect())])));
+            let mut lost = None;
+            let names = look_up([self.leader.as_str()].into_iter(), |_, error| lost = Some(error));
+            if let Some(error) = lost {
+                return Err(format!("its name cannot be looked up: {error}"));
+            }
+            roads.names.store(Arc::new(names));
         }
         let node = Node {
             name: self.leader.clone(),

@@ -13,6 +13,7 @@ mod standing;
 mod stream;
 mod written;
 
+use crate::halt::Halt;
 use crate::nodes::{Roads, Spread};
 use crate::{Error, Shared};
 pub(crate) use link::{Link, LinkError};
@@ -25,7 +26,7 @@ use peer::Peer;
 use settling::unix_ms;
 use standing::{Standings, Times};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
@@ -58,9 +59,7 @@ struct Following {
     token: Option<String>,
     lease: Duration,
     standings: Mutex<Standings>,
-    stopped: Mutex<bool>,
-    /// Signalled when it is to stop.
-    stop: Condvar,
+    halt: Halt,
 }
 
 /// The map that they go by.
@@ -122,8 +121,7 @@ impl CatchingUp {
             roads: spread.roads(),
             token: section.token.shown().map(str::to_owned),
             lease,
-            stopped: Mutex::new(false),
-            stop: Condvar::new(),
+            halt: Halt::default(),
         });
         let follows = Arc::clone(&following);
         let thread = std::thread::Builder::new().name("fresh".into());
@@ -145,8 +143,7 @@ impl CatchingUp {
 
     /// Ends them.
     pub(crate) fn stop(self) -> JoinHandle<()> {
-        *lock(&self.following.stopped) = true;
-        self.following.stop.notify_all();
+        self.following.halt.stop();
         self.thread
     }
 }
@@ -184,13 +181,6 @@ impl Following {
         self.nodes.fresh.holds(self.map_version(), Instant::now())
     }
 
-    /// Waits that long, or until it is to stop: whether it is.
-    fn rests(&self, time: Duration) -> bool {
-        let stopped = lock(&self.stopped);
-        let waited = self.stop.wait_timeout_while(stopped, time, |stopped| !*stopped);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
-    }
-
     /// Changes what is known of the replicas, and says at once what that means for lookups.
     fn change<R>(&self, change: impl FnOnce(&mut Standings) -> R) -> R {
         let mut standings = lock(&self.standings);
@@ -218,7 +208,7 @@ impl Following {
         let mut told = BTreeMap::new();
         // The map that gave this node buckets whose fresh rows it does not have yet.
         let mut gained = None;
-        while !self.rests(self.lease / LOOKS) {
+        while !self.halt.within(self.lease / LOOKS) {
             match self.nodes.map() {
                 Some(next) if by.as_ref().is_none_or(|by| by.map.version() != next.version()) => {
                     let before = by.as_ref().map(|by| &*by.map);

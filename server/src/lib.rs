@@ -21,6 +21,7 @@ mod encryption;
 mod error;
 mod following;
 mod fresh;
+mod halt;
 mod host;
 mod infos;
 mod log;

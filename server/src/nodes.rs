@@ -393,7 +393,7 @@ fn places(map: &BucketMap, has_tls: bool) -> impl Iterator<Item = &str> {
 }
 
 /// What names mean, as far as they can be looked up.
-fn look_up<'n>(
+pub(crate) fn look_up<'n>(
     names: impl Iterator<Item = &'n str>,
     mut lost: impl FnMut(&str, std::io::Error),
 ) -> HashMap<String, Vec<SocketAddr>> {

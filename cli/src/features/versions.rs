@@ -1,15 +1,13 @@
 //! `millpond features versions`, `activate`, `rollback` and `delete`: on a table's folder, or on a running server.
 //! Its invariant: without --server nothing that runs is changed, and what is printed says so.
 
-use crate::connect::{TlsFiles, connect, runtime};
-use anyhow::Context as _;
+use crate::connect::{TlsFiles, call, token_in};
 use clap::Args;
 use millpond_client_rust::schema::features_versions::{Answer, Version};
-use millpond_client_rust::schema::payload::Payload;
 use millpond_client_rust::schema::{
-    FeaturesActivate, FeaturesDelete, FeaturesRollback, FeaturesVersions, Field as _, Method,
+    FeaturesActivate, FeaturesDelete, FeaturesRollback, FeaturesVersions, Method,
 };
-use millpond_client_rust::{CallError, Code, Encoding};
+use millpond_client_rust::{CallError, Code};
 use millpond_engines_features_build::{
     Active, CheckedLayers, Described, activate_at_start, delete_at_start, describe_versions, hidden_at_start,
     roll_back_at_start, version_at_start,
@@ -75,7 +73,10 @@ struct Server {
 
 impl Server {
     /// Has the server do it, where one is named.
-    fn ask<M: Method>(&self, mut payload: serde_json::Value) -> anyhow::Result<Option<String>> {
+    fn ask<M: Method<Answer = Answer<'static>>>(
+        &self,
+        mut payload: serde_json::Value,
+    ) -> anyhow::Result<Option<String>> {
         let Some(addr) = &self.server else {
             anyhow::ensure!(
                 !self.tls.are_named(),
@@ -84,25 +85,12 @@ impl Server {
             return Ok(None);
         };
         if let Some(file) = &self.token_file {
-            let token =
-                std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
-            let token = token.trim();
-            anyhow::ensure!(
-                !token.is_empty(),
-                "{} is empty; expected the server's token",
-                file.display()
-            );
-            payload["_token"] = json!(token);
+            payload["_token"] = json!(token_in(file)?);
         }
         let timeout = Duration::from_secs(self.timeout_s);
-        let payload = payload.to_string();
-        let answer = runtime()?.block_on(async {
-            let client = connect(addr, &self.tls).await?;
-            let called = client.call_raw(M::NAME, Encoding::Json, payload.as_bytes(), Some(timeout));
-            called.await.map_err(|error| self.explained(error))
+        let answer = call::<M>((addr, &self.tls), &payload, timeout, |error| {
+            self.explained(error)
         })?;
-        let payload = Payload::new(Encoding::Json, &answer).context("the answer is not JSON")?;
-        let (answer, _) = <Answer<'static>>::decode(&payload).context("the answer is not understood")?;
         warn(answer.warning.as_deref());
         Ok(Some(told(&answer)))
     }

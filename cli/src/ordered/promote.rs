@@ -1,11 +1,8 @@
 //! `millpond ordered promote`: has a running server's store, which follows another, take writes.
 
-use crate::connect::{TlsFiles, connect, runtime};
-use anyhow::Context as _;
+use crate::connect::{TlsFiles, call, token_in};
 use clap::Args;
-use millpond_client_rust::Encoding;
-use millpond_client_rust::schema::payload::Payload;
-use millpond_client_rust::schema::{Field as _, Method as _, OrderedPromote, ordered_promote};
+use millpond_client_rust::schema::OrderedPromote;
 use serde_json::json;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -39,27 +36,13 @@ pub(crate) struct Promote {
 }
 
 pub(super) fn run(promote: &Promote) -> anyhow::Result<()> {
-    let file = promote.token_file.display();
-    let token = std::fs::read_to_string(&promote.token_file);
-    let token = token.with_context(|| format!("ordered.promote: cannot read {file}"))?;
-    let mut payload = json!({"_token": token.trim()});
+    let mut payload = json!({"_token": token_in(&promote.token_file)?});
     if let Some(store) = &promote.store {
         payload["table"] = json!(store);
     }
-    let (payload, timeout) = (payload.to_string(), Duration::from_secs(promote.timeout_s));
-    let answer = runtime()?.block_on(async {
-        let client = connect(&promote.server, &promote.tls).await?;
-        let called = client.call_raw(
-            OrderedPromote::NAME,
-            Encoding::Json,
-            payload.as_bytes(),
-            Some(timeout),
-        );
-        anyhow::Ok(called.await?)
-    })?;
-    let payload = Payload::new(Encoding::Json, &answer).context("the answer is not JSON")?;
-    let (answer, _) =
-        <ordered_promote::Answer<'static>>::decode(&payload).context("the answer is not understood")?;
+    let timeout = Duration::from_secs(promote.timeout_s);
+    let server = (promote.server.as_str(), &promote.tls);
+    let answer = call::<OrderedPromote>(server, &payload, timeout, Into::into)?;
     crate::print(&format!(
         "promoted: the store takes writes behind record {}, in epoch {}",
         answer.record, answer.epoch

@@ -68,7 +68,7 @@ impl Peer {
         let pause = self.following.lease / QUESTIONS;
         loop {
             let rest = if self.ask(pause) { Duration::ZERO } else { pause };
-            if self.following.rests(rest) {
+            if self.following.halt.within(rest) {
                 return;
             }
             if !self.following.change(|standings| standings.has(&self.node.name)) {

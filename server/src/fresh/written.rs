@@ -68,7 +68,7 @@ pub(super) fn write(
         }
         pending.extend(again);
         // The node is asked again at least once a lease, so that it is known whether it is there.
-        if now.saturating_duration_since(moved) >= following.lease || following.rests(pause) {
+        if now.saturating_duration_since(moved) >= following.lease || following.halt.within(pause) {
             return Err(TakeError::Here(format!("table {name:?}: {why}")));
         }
         (waiting_max, pause) = ((waiting_max / 2).max(1), (pause * 2).min(PAUSE_MAX));
