@@ -81,9 +81,14 @@ fn stats(infos: &Map<'_>, form: &Form, text: &mut String) {
     line(text, "evicted_keys", &evicted.to_string());
 }
 
-fn replication(_: &Map<'_>, _: &Form, text: &mut String) {
-    line(text, "role", "master");
-    line(text, "connected_slaves", "0");
+/// Of the store that is selected; a table takes no writes and follows nobody.
+fn replication(infos: &Map<'_>, form: &Form, text: &mut String) {
+    let selected = form.database.filter(|database| database.holds == Holds::Store);
+    let store = selected.and_then(|database| held(infos, "ordered", &database.name));
+    let follows = store.is_some_and(|store| matches!(store.get("leads"), Some(Value::UInt(0))));
+    line(text, "role", if follows { "slave" } else { "master" });
+    let followers = store.map_or_else(|| "0".to_owned(), |store| number(store, "followers"));
+    line(text, "connected_slaves", &followers);
 }
 
 fn keyspace(infos: &Map<'_>, form: &Form, text: &mut String) {
