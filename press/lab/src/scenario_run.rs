@@ -23,6 +23,7 @@ use crate::measure::{Measured, Watched};
 use crate::open_files::check_open_files;
 use crate::progress::Progress;
 use crate::scenario::{self, Scenario, ServerPid};
+use crate::server_process::log_name;
 use crate::session::{Connecting, Opening, Session, Source};
 use crate::{Error, Outcome, RunOptions, describe, external, search};
 pub(crate) use servers::Up;
@@ -218,7 +219,7 @@ impl Run {
                 connections,
             },
             server_pid: up.server_pid(),
-            asks_way: matches!(self.scenario.about.layout, Layout::R2 | Layout::R3 | Layout::R5),
+            asks_way: matches!(self.scenario.about.layout, Layout::R2 | Layout::R3),
             source: Source {
                 millpond: &self.options.millpond,
                 scenario: &self.options.scenario,
@@ -350,8 +351,7 @@ impl Run {
         let Some(keys) = target.antagonists.as_ref().filter(|_| at.is_disturbed) else {
             return Ok(None);
         };
-        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-        let name: String = target.name.chars().map(plain).collect();
+        let name = log_name(Some(&target.name), at.combination);
         let log = self.folder.path().join(format!("antagonists-{name}.log"));
         let length = match offer.amount {
             Amount::For(length) => length,

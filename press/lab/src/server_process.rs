@@ -229,7 +229,7 @@ pub fn tail(log: &Path) -> String {
 }
 
 /// A name for the log of one server: `redis-log_level-2`, or `run` where there is one target and no grid.
-fn log_name(target: Option<&str>, combination: &BTreeMap<String, String>) -> String {
+pub(crate) fn log_name(target: Option<&str>, combination: &BTreeMap<String, String>) -> String {
     let values = combination.iter().map(|(key, value)| format!("{key}-{value}"));
     let parts: Vec<String> = target.map(str::to_owned).into_iter().chain(values).collect();
     if parts.is_empty() {

@@ -26,7 +26,7 @@ const POINT: &str = "point:number repeat target:target.name protocol:target.prot
 const LATENCY: &str =
     "count us_mean us_p50 us_p70 us_p75 us_p80 us_p90 us_p95 us_p97 us_p99 us_p99_9 us_p99_99 us_max";
 const POINT_REST: &str = "opening_s:held.opening_s server_connections:held.server_connections server_bytes_held:held.server_bytes \
-    kernel_bytes_held:held.kernel_bytes server_call_us_mean:held.server_call_us_mean \
+    kernel_bytes_held:held.kernel_bytes server_call_us_mean:held.server_call_us_mean server_queue_us_mean:held.server_queue_us_mean \
     antagonists_cpu_percent:antagonists_cpu.percent server_cpu_s:server_cpu.seconds server_cpu_percent:server_cpu.percent \
     client_cpu_s:client_cpu.seconds client_cpu_percent:client_cpu.percent server_memory_bytes client_memory_bytes \
     judgement:verdict.judgement bound:verdict.bound sentence:verdict.sentence slo_met:slo.met";
