@@ -1,5 +1,6 @@
 //! Ordered stores that follow another server's: two servers over sockets, restarted, promoted and fenced.
 
+use super::plugin::wait_for_log;
 use crate::harness::{Millpond, millpond};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -11,6 +12,8 @@ threads = 1
 [admin]
 listen = "127.0.0.1:0"
 token = "of-the-admin"
+[log]
+file = "millpond.log"
 [ordered.events]
 path = "events"
 [access.tokens.followers]
@@ -195,6 +198,7 @@ fn records_are_given_to_followers_with_a_token_alone() {
 
     // A follower without the right token has nothing, says so, and is not promoted.
     let follower = start_with(b.path(), Some(&leader.addr), "wrong.token");
+    wait_for_log(&b, "answered Unauthenticated (30109)");
     let said = replication(&follower);
     assert_eq!(
         (&said["connected"], &said["record"]),

@@ -58,7 +58,7 @@ fn log(folder: &tempfile::TempDir) -> String {
 }
 
 /// Waits until the log has it.
-fn wait_for_log(folder: &tempfile::TempDir, words: &str) {
+pub(super) fn wait_for_log(folder: &tempfile::TempDir, words: &str) {
     let until = Instant::now() + Duration::from_secs(60);
     while !log(folder).contains(words) {
         assert!(Instant::now() < until, "{words} is not in\n{}", log(folder));

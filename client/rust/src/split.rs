@@ -98,7 +98,7 @@ impl Client {
         let answer = self.call(FeaturesLookup::NAME, &payload, deadline).await?;
         let misread = |error: &dyn std::error::Error| self.misread(FeaturesLookup::NAME, "the answer", error);
         let answer = Payload::new(Encoding::Msgpack, &answer).map_err(|error| misread(&error))?;
-        let rows = Rows::own(Rows::decode(&answer).map_err(|error| misread(&error))?.0);
+        let (rows, _) = Rows::decode(&answer).map_err(|error| misread(&error))?;
         let came = Part::decode(&answer).map_err(|error| misread(&error))?;
         let positions: Vec<u32> = part.map(|at| at as u32).collect();
         let held = Asked {
