@@ -141,8 +141,12 @@ impl<'a, S: Backing> Served<'a, S> {
     /// Where it may wait for the end of its turn, if its method's calls do: then the hook serves it, on this thread, once it is
     /// detached. A rehearsal is of no turn.
     pub fn batch(&self) -> Option<RefMut<'a, S::Batch>> {
-        let waits = self.entry().cost == Cost::Batched && !self.arrival.is_rehearsal;
-        waits.then(|| self.service.batch())
+        (self.entry().cost == Cost::Batched).then(|| self.turn_end())?
+    }
+
+    /// What the hook at the end of its turn will serve, to add to it; no turn of a rehearsal ends.
+    pub fn turn_end(&self) -> Option<RefMut<'a, S::Batch>> {
+        (!self.arrival.is_rehearsal).then(|| self.service.batch())
     }
 
     /// Calls to other servers; of a rehearsal nothing is sent.

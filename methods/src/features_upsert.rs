@@ -4,7 +4,7 @@
 
 use crate::features_lookup::keys_of;
 use crate::features_missed::check_token;
-use crate::{Served, find, spread};
+use crate::{Served, find, spread, turn_end};
 use millpond_calls::{CopyUnderWay, Nodes, NodesOptions, Spent};
 use millpond_catalog::Catalog;
 use millpond_engines_features::{Error, Overlay, Stamp, Table, Upsert, UpsertError, Upserted};
@@ -61,27 +61,30 @@ fn write(
     let name = decoded.table.clone().into_owned();
     let upsert = upsert_of(table, decoded)?.stamped(stamp);
     let failures = Arc::clone(&catalog.store_failures);
-    let mut call = call.detach(Some(permit), reserved.trace)?;
-    overlay.upsert(upsert, move |result: Result<Upserted, UpsertError>| {
+    let mut waiting = call.detach(Some(permit), reserved.trace)?;
+    overlay.upsert_later(upsert, move |result: Result<Upserted, UpsertError>| {
         drop(under_way);
         match result {
             Ok(upserted) => {
-                let ready = call.ready(Spent::default());
+                let ready = waiting.ready(Spent::default());
                 tracing::debug!(
                     method = FeaturesUpsert::NAME,
-                    us = ready.saturating_duration_since(call.arrival.received).as_micros() as u64,
+                    us = ready
+                        .saturating_duration_since(waiting.arrival.received)
+                        .as_micros() as u64,
                     sequence = upserted.sequence,
                     "answered"
                 );
                 let answer = answer(upserted);
-                call.ok(|out| schema::Answer::write(&answer, out));
+                waiting.ok(|out| schema::Answer::write(&answer, out));
             }
             Err(error) => {
                 failures.note_upsert(&name, &error);
-                call.refuse(&status_of(&name, &error));
+                waiting.refuse(&status_of(&name, &error));
             }
         }
     });
+    turn_end::wake(call, overlay.log_thread());
     Ok(())
 }
 

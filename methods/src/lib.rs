@@ -43,6 +43,7 @@ mod run;
 mod spread;
 mod status;
 mod tune;
+mod turn_end;
 
 pub use configured::{Kind, Section, check};
 pub use features_lookup::KNOWN_BYTES_MAX;
@@ -54,7 +55,6 @@ use millpond_calls::Cost::{Batched, Detached, Short, Unbounded};
 use millpond_calls::Serve::{Always, Ready, UntilStop};
 use millpond_calls::{Backing, MethodSpec, Methods};
 use millpond_catalog::Catalog;
-use millpond_engines_batcher::Sweep;
 use millpond_engines_ordered::Store;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
@@ -66,20 +66,21 @@ use millpond_wire_schema::{
     Tune,
 };
 use std::collections::BTreeMap;
+use turn_end::TurnEnd;
 
-/// Methods are served from the catalog; calls to fast models wait in a [`Sweep`] for the end of their turn.
+/// Methods are served from the catalog; calls to fast models, and the log threads of writes, wait in a [`TurnEnd`].
 pub struct Engines;
 
 impl Backing for Engines {
     type State = Catalog;
-    type Batch = Sweep;
+    type Batch = TurnEnd;
     type Kept = spread::Kept;
 
-    fn waits(batch: &Sweep) -> bool {
+    fn waits(batch: &TurnEnd) -> bool {
         !batch.is_empty()
     }
 
-    fn serve(batch: &mut Sweep) {
+    fn serve(batch: &mut TurnEnd) {
         batch.run();
     }
 }

@@ -62,7 +62,13 @@ fn refusal(call: &Served<'_>, batcher: &Batcher, run: &Run<'_>) -> Result<(), St
     let bytes = run.bytes.saturating_add(run.kept_bytes);
     let batch = call.batch();
     let source = (call.asked.caller.connection, run.priority);
-    match batcher.refusal(batch.as_deref(), source, run.rows, bytes, Some(run.deadline)) {
+    match batcher.refusal(
+        batch.as_deref().map(|batch| &batch.sweep),
+        source,
+        run.rows,
+        bytes,
+        Some(run.deadline),
+    ) {
         Some(reason) => {
             count_late(call, reason);
             let model = batcher.name().to_owned();
@@ -191,7 +197,7 @@ where
 /// Has a request run: at the end of this turn where its model is fast enough, else by the model's own threads.
 fn submit(call: &Served<'_>, batcher: &Arc<Batcher>, request: batcher::Request) {
     let submitted = match call.batch() {
-        Some(mut batch) => batch.submit(batcher, request),
+        Some(mut batch) => batch.sweep.submit(batcher, request),
         None => batcher.submit(request),
     };
     if let Err((reason, request)) = submitted {

@@ -2,7 +2,7 @@
 //! configured.
 //! Its invariant: "ok" is said only by the store's own callback.
 
-use crate::{Served, store};
+use crate::{Served, store, turn_end};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{
@@ -49,29 +49,32 @@ where
     let write = write();
     let failures = Arc::clone(&catalog.store_failures);
     call.set_base64(reserved.base64);
-    let mut call = call.detach(Some(permit), reserved.trace)?;
+    let mut waiting = call.detach(Some(permit), reserved.trace)?;
     let method = asked.name;
     let done = move |result: Result<Written, WriteError>| match result {
         Ok(written) => {
-            let ready = call.ready(Spent::default());
+            let ready = waiting.ready(Spent::default());
             tracing::debug!(
                 method,
-                us = ready.saturating_duration_since(call.arrival.received).as_micros() as u64,
+                us = ready
+                    .saturating_duration_since(waiting.arrival.received)
+                    .as_micros() as u64,
                 "answered"
             );
-            call.ok(|out| answer(written, out));
+            waiting.ok(|out| answer(written, out));
         }
         Err(error) => {
             failures.note(&error);
-            if matches!(error, WriteError::TooLate { .. }) && !call.arrival.is_rehearsal {
-                call.calls.statistics.too_late();
+            if matches!(error, WriteError::TooLate { .. }) && !waiting.arrival.is_rehearsal {
+                waiting.calls.statistics.too_late();
             }
-            call.refuse(&status_of(&error));
+            waiting.refuse(&status_of(&error));
         }
     };
-    if let Err(busy) = store.write_by(write, Box::new(done), Some(deadline)) {
+    if let Err(busy) = store.write_later(write, Box::new(done), Some(deadline)) {
         (busy.done)(Err(*busy.error));
     }
+    turn_end::wake(call, store.log_thread());
     Ok(())
 }
 

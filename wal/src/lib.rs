@@ -80,7 +80,7 @@ pub use history::History;
 pub use log::{Failure, Log, ReadOnly, write_all};
 pub use log_thread::LogThread;
 pub use pace::{check_sync_every, next_group};
-pub use queue::{Done, Pending, Queue, QueueError, Refused, Reply, Work, outcome_unknown};
+pub use queue::{Done, Notice, Pending, Queue, QueueError, Refused, Reply, Wake, Work, outcome_unknown};
 pub use record::{Body, FRAME_BYTES, Fault, Format, Record, SEGMENT_HEADER_BYTES};
 pub use recover::{
     Apply, Begin, BrokenRun, Recovered, TornTail, read, read_from, segment_path, segments, sync_segments,

@@ -173,11 +173,40 @@ struct State<W: Work> {
     end: Option<QueueError>,
     /// Whether whoever takes is to come back without a write.
     is_nudged: bool,
+    /// Whether whoever takes waits, and nobody has woken it since.
+    is_awaited: bool,
+}
+
+/// When whoever takes writes learns of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Notice {
+    /// At once.
+    Now,
+    /// By the next [`Wake::wake`], which whoever hands the write over owes it, or with the next write that does not wait.
+    Later,
+}
+
+/// Whoever takes writes out of a queue, for those that hand several over before it is to learn of them: it then takes them as one
+/// group, and does not take the processor from them after the first.
+pub trait Wake: Send + Sync {
+    /// Has it look for writes.
+    fn wake(&self);
+}
+
+impl<W: Work> Wake for Queue<W> {
+    fn wake(&self) {
+        let state = self.lock();
+        if !state.waiting.is_empty() {
+            self.notify(state);
+        }
+    }
 }
 
 impl<W: Work> State<W> {
+    /// Asked by whoever takes, which waits if so.
     fn is_idle(&mut self) -> bool {
-        self.is_idle_now()
+        self.is_awaited = self.is_idle_now();
+        self.is_awaited
     }
 
     fn is_idle_now(&self) -> bool {
@@ -207,6 +236,7 @@ impl<W: Work> Queue<W> {
                 waits: Waits::default(),
                 end: None,
                 is_nudged: false,
+                is_awaited: false,
             }),
             ready: Condvar::new(),
             space: Condvar::new(),
@@ -221,14 +251,19 @@ impl<W: Work> Queue<W> {
     /// # Errors
     /// It was not taken in, and `done` not called.
     pub fn push(&self, work: W, done: Done<W>) -> Result<(), Refused<W>> {
-        self.push_by(work, done, None)
+        self.push_by(work, done, (None, Notice::Now))
     }
 
-    /// The same, unless it is predicted to be answered behind a deadline.
+    /// The same, unless it is predicted to be answered behind a deadline; and when whoever takes it learns of it.
     ///
     /// # Errors
     /// As [`Queue::push`].
-    pub fn push_by(&self, work: W, done: Done<W>, deadline: Option<Deadline>) -> Result<(), Refused<W>> {
+    pub fn push_by(
+        &self,
+        work: W,
+        done: Done<W>,
+        (deadline, notice): (Option<Deadline>, Notice),
+    ) -> Result<(), Refused<W>> {
         let bytes = work.bytes();
         let mut state = self.lock();
         if let Some(end) = state.end.clone() {
@@ -246,7 +281,7 @@ impl<W: Work> Queue<W> {
             return Err(Refused::Full(work, done, error));
         }
         state.standing.came(false);
-        self.take_in(state, work, bytes, done);
+        self.take_in(state, (work, bytes, done), notice);
         Ok(())
     }
 
@@ -263,13 +298,18 @@ impl<W: Work> Queue<W> {
                 Err(Refused::Ended(done, end))
             }
             None => {
-                self.take_in(state, work, bytes, done);
+                self.take_in(state, (work, bytes, done), Notice::Now);
                 Ok(())
             }
         }
     }
 
-    fn take_in(&self, mut state: MutexGuard<'_, State<W>>, work: W, bytes: usize, done: Done<W>) {
+    fn take_in(
+        &self,
+        mut state: MutexGuard<'_, State<W>>,
+        (work, bytes, done): (W, usize, Done<W>),
+        notice: Notice,
+    ) {
         state.bytes += bytes;
         state.waiting.push_back(Pending {
             work,
@@ -279,8 +319,18 @@ impl<W: Work> Queue<W> {
                 panics: Arc::clone(&self.panics),
             },
         });
+        if notice == Notice::Now {
+            self.notify(state);
+        }
+    }
+
+    /// Wakes whoever takes, where it waits and was not woken yet: a call of the system else for nothing.
+    fn notify(&self, mut state: MutexGuard<'_, State<W>>) {
+        let is_awaited = mem::take(&mut state.is_awaited);
         drop(state);
-        self.ready.notify_one();
+        if is_awaited {
+            self.ready.notify_one();
+        }
     }
 
     /// Waits until a write of this size could be taken in, or the end has come.

@@ -33,7 +33,7 @@ use std::time::Instant;
 
 use millpond_metrics::Metric;
 use millpond_wal::{
-    Clock, Disk, Done, Durability, Log, LogThread, Queue, ReadOnly, RealDisk, Refused, TornTail,
+    Clock, Disk, Done, Durability, Log, LogThread, Notice, Queue, ReadOnly, RealDisk, Refused, TornTail, Wake,
 };
 
 use crate::error::Error;
@@ -273,6 +273,24 @@ impl Overlay {
     /// Hands an upsert to the log thread. `done` is called once with its end, on that thread or, where it is refused, on this one.
     pub fn upsert(&self, upsert: Upsert, done: impl FnOnce(Result<Upserted, UpsertError>) + Send + 'static) {
         answer_refused(self.queue.push(Job::Upsert(upsert), Box::new(done)));
+    }
+
+    /// The same, but the log thread learns of it when [`Overlay::log_thread`] is woken, which whoever upserts owes it once all that it has to
+    /// upsert now was handed over.
+    pub fn upsert_later(
+        &self,
+        upsert: Upsert,
+        done: impl FnOnce(Result<Upserted, UpsertError>) + Send + 'static,
+    ) {
+        let pushed = self
+            .queue
+            .push_by(Job::Upsert(upsert), Box::new(done), (None, Notice::Later));
+        answer_refused(pushed);
+    }
+
+    /// To be woken behind [`Overlay::upsert_later`].
+    pub fn log_thread(&self) -> Arc<dyn Wake> {
+        self.queue.clone()
     }
 
     /// Upserts and waits for the end.

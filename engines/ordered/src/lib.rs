@@ -72,7 +72,7 @@ pub use eviction::{EVICTED_MAX, Eviction};
 pub use index::Versioned;
 pub use inspect::Inspected;
 pub use list::{Kind, LIST_BYTES_MAX};
-pub use millpond_wal::{Deadline, Durability, Error, Mark, TornTail};
+pub use millpond_wal::{Deadline, Durability, Error, Mark, TornTail, Wake};
 pub use options::Options;
 pub use put::{KEY_BYTES_MAX, PUT_BYTES_MAX, PUT_ENTRIES_MAX, Put, VALUE_BYTES_MAX};
 pub use read::ReadError;

@@ -11,8 +11,8 @@ use std::time::Instant;
 
 use millpond_metrics::Metric;
 use millpond_wal::{
-    Deadline, Disk, Log, LogThread, Queue, QueueError, ReadOnly, RealDisk, Refused, Work as _, create_dir,
-    lock, outcome_unknown, sync_folders,
+    Deadline, Disk, Log, LogThread, Notice, Queue, QueueError, ReadOnly, RealDisk, Refused, Wake, Work as _,
+    create_dir, lock, outcome_unknown, sync_folders,
 };
 
 use crate::checkpoint::keeper::{Checkpoints, Meet};
@@ -319,20 +319,34 @@ impl Store {
     /// # Errors
     /// The queue is full: the write and `done` come back, `done` uncalled.
     pub fn write(&self, write: impl Into<Write>, done: Done) -> Result<(), Busy> {
-        self.write_by(write, done, None)
+        self.hand_over(write.into(), done, (None, Notice::Now))
     }
 
-    /// The same, unless the log is predicted to have made it behind a deadline.
+    /// The same, unless the log is predicted to have made it behind a deadline. The log thread learns of it when [`Store::log_thread`] is
+    /// woken, which whoever writes owes it once all that it has to write now was handed over.
     ///
     /// # Errors
     /// As [`Store::write`].
-    pub fn write_by(
+    pub fn write_later(
         &self,
         write: impl Into<Write>,
         done: Done,
         deadline: Option<Deadline>,
     ) -> Result<(), Busy> {
-        let mut write = write.into();
+        self.hand_over(write.into(), done, (deadline, Notice::Later))
+    }
+
+    /// To be woken behind [`Store::write_later`].
+    pub fn log_thread(&self) -> Arc<dyn Wake> {
+        self.handle.queue.clone()
+    }
+
+    fn hand_over(
+        &self,
+        mut write: Write,
+        done: Done,
+        (deadline, notice): (Option<Deadline>, Notice),
+    ) -> Result<(), Busy> {
         if let Err(error) = write.check().and_then(|()| self.handle.admits(&write)) {
             done(Err(error));
             return Ok(());
@@ -349,7 +363,7 @@ impl Store {
         if let Some(memory) = &self.handle.memory {
             memory.joins_queue();
         }
-        let Err(refused) = self.handle.queue.push_by(write, done, deadline) else {
+        let Err(refused) = self.handle.queue.push_by(write, done, (deadline, notice)) else {
             return Ok(());
         };
         if let Some(memory) = &self.handle.memory {

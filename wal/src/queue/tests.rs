@@ -228,7 +228,7 @@ fn what_would_come_too_late_is_not_taken_in() {
             now: start,
             at: start + Duration::from_millis(ms),
         });
-        match queue.push_by(Sized(100), Box::new(|_| ()), deadline) {
+        match queue.push_by(Sized(100), Box::new(|_| ()), (deadline, Notice::Now)) {
             Ok(()) => None,
             Err(Refused::Full(_, _, error) | Refused::Ended(_, error)) => Some(error.to_string()),
         }
@@ -275,7 +275,7 @@ fn writes_with_deadlines_that_none_could_keep_make_no_queue_stand() {
         state.waits.end(start + Duration::from_millis(10));
         drop(state);
         for _ in 0..10 {
-            let refused = queue.push_by(Sized(50), Box::new(|_| ()), Some(deadline));
+            let refused = queue.push_by(Sized(50), Box::new(|_| ()), (Some(deadline), Notice::Now));
             late += usize::from(matches!(
                 refused,
                 Err(Refused::Full(.., QueueError::TooLate { .. }))
@@ -285,4 +285,35 @@ fn writes_with_deadlines_that_none_could_keep_make_no_queue_stand() {
     assert_eq!(late, 400);
     // Where it stood it would take 300 bytes.
     assert_eq!(refusal(&queue, 50), None);
+}
+
+#[test]
+fn whoever_takes_learns_of_what_came_quietly_when_it_is_woken_or_with_what_did_not() {
+    let queue = Arc::new(Queue::new(100, 2000));
+    let push = |notice| {
+        let pushed = queue.push_by(Sized(1), Box::new(|_| ()), (None, notice));
+        assert!(pushed.is_ok());
+    };
+    let taken = |push_last: &dyn Fn()| {
+        let takes = Arc::clone(&queue);
+        let taker = std::thread::spawn(move || takes.take(100).map(|group| group.len()));
+        while !queue.lock().is_awaited {
+            std::thread::yield_now();
+        }
+        (0..3).for_each(|_| push(Notice::Later));
+        assert!(
+            queue.lock().is_awaited && !taker.is_finished(),
+            "nobody has woken it"
+        );
+        push_last();
+        assert!(!queue.lock().is_awaited, "it is not to be woken twice");
+        taker.join().unwrap()
+    };
+    assert_eq!(taken(&|| queue.wake()), Some(3));
+    assert_eq!(taken(&|| push(Notice::Now)), Some(4));
+    // What came while it did something else, it finds by itself.
+    push(Notice::Later);
+    assert_eq!(queue.take(100).map(|group| group.len()), Some(1));
+    queue.wake();
+    assert!(queue.lock().is_idle_now(), "a wake without a write is none");
 }

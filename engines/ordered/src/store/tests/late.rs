@@ -13,7 +13,7 @@ fn write_by(bed: &Bed, key: &str, long: Duration) -> Option<WriteError> {
     let deadline = Deadline { now, at: now + long };
     let answered = bed
         .store
-        .write_by(one(key, "1"), Box::new(|_| ()), Some(deadline));
+        .write_later(one(key, "1"), Box::new(|_| ()), Some(deadline));
     answered.err().map(|busy| *busy.error)
 }
 
@@ -57,7 +57,7 @@ fn a_store_without_a_log_makes_small_writes_whatever_their_deadline_unless_other
             result.unwrap();
             sender.send(std::thread::current().id()).unwrap();
         });
-        let taken = store.write_by(one(key, "1"), done, Some(Deadline { now, at: now }));
+        let taken = store.write_later(one(key, "1"), done, Some(Deadline { now, at: now }));
         taken.map(|()| receiver.recv().unwrap() == std::thread::current().id())
     };
     // One large write is in its callback until it is told to go on, and another one waits behind it.
