@@ -5,6 +5,8 @@
 //!     millpond-bare table lookup|ready|bytes FOLDER  a feature table in one process: million keys a second, seconds until it is ready, bytes an entry
 //!     millpond-bare ordered store|ferntree|masstree THREADS KEYS  an ordered map in one process: puts, gets and scans a second, bytes an entry
 //!     millpond-bare ordered-recovery FOLDER KEYS  a store in that folder: keys a second that are put, read back from its log, loaded from its checkpoint
+//!     millpond-bare batches ADDRESS     `ordered.batch` of a store in memory, by a bare epoll loop
+//!     millpond-bare batches-in-process KEYS  the same batches in one process: how many a second
 //!     millpond-bare parquet FILE        the parquet crate alone: million rows a second of a file that is read
 //!     millpond-bare work echo COUNT     the payload of so many calls read, and their answers written
 //!     millpond-bare work lookup FOLDER COUNT  the same, and a key of the table in the folder looked up
@@ -15,6 +17,7 @@
 //! A scenario starts them as a target's command and asks them by the protocol `echo`, or `native` where they speak frames.
 
 mod answer;
+mod batches;
 mod echo;
 mod ordered;
 mod parquet;
@@ -39,13 +42,15 @@ fn main() -> anyhow::Result<()> {
         ["table", "bytes", folder] => table::bytes(Path::new(folder)),
         ["ordered", map, threads, keys] => ordered::measure(map, threads.parse()?, keys.parse()?),
         ["ordered-recovery", folder, keys] => ordered::recovery::measure(Path::new(folder), keys.parse()?),
+        ["batches", address] => batches::serve(address),
+        ["batches-in-process", keys] => batches::in_process(keys.parse()?),
         ["parquet", file] => parquet::read(Path::new(file)),
         ["work", "echo", count] => work::echo(count.parse()?),
         ["work", "lookup", folder, count] => work::lookup(Path::new(folder), count.parse()?),
         ["scheduler", "submit"] => scheduler::submit(),
         ["scheduler", "hand-over"] => scheduler::hand_over(),
         _ => anyhow::bail!(
-            "usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER | r1-model ADDRESS FOLDER | table lookup|ready|bytes FOLDER | ordered store|ferntree|masstree THREADS KEYS | ordered-recovery FOLDER KEYS | parquet FILE | work echo COUNT | work lookup FOLDER COUNT | scheduler submit|hand-over"
+            "usage: millpond-bare echo ADDRESS | answer ADDRESS BYTES | r1 ADDRESS FOLDER | r1-model ADDRESS FOLDER | table lookup|ready|bytes FOLDER | ordered store|ferntree|masstree THREADS KEYS | ordered-recovery FOLDER KEYS | batches ADDRESS | batches-in-process KEYS | parquet FILE | work echo COUNT | work lookup FOLDER COUNT | scheduler submit|hand-over"
         ),
     }
 }

@@ -104,6 +104,8 @@ pub(crate) const ORDERED: &[Group] = &[
     ordered_in_process::GROUP,
     ordered_recovery::GROUP,
     Group::of("ordered-resp", nothing),
+    Group::of("ordered-wire", nothing),
+    Group::of("ordered-tails", nothing),
     Group::of("ordered-syncs", nothing),
     Group::of("ordered-checkpoint", nothing),
 ];

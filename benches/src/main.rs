@@ -87,7 +87,7 @@ enum Area {
     Infer,
     /// Feature tables: lookups in one process over a loop in C, and over the wire beside Redis and memcached.
     Features,
-    /// The ordered store: in one process beside the crates ferntree and masstree, starts, RESP beside Redis, syncs, checkpoints.
+    /// The ordered store: in one process beside the crates ferntree and masstree, starts, RESP beside Redis, batches beside a bare loop, syncs, checkpoints.
     Ordered,
 }
 
