@@ -21,9 +21,9 @@ use crate::{Acknowledge, Pull};
 use millpond_wal::faults::recording::Recording;
 use millpond_wal::faults::survival::{End, Survival, lay_out};
 
-const ROUNDS: u64 = 10;
-const PROMOTIONS: usize = 10;
-const STEPS: usize = 40;
+const ROUNDS: u64 = 5;
+const PROMOTIONS: usize = 20;
+const STEPS: usize = 25;
 
 type Answer = (String, Result<Written, WriteError>);
 
