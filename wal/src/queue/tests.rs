@@ -286,3 +286,20 @@ fn writes_with_deadlines_that_none_could_keep_make_no_queue_stand() {
     // Where it stood it would take 300 bytes.
     assert_eq!(refusal(&queue, 50), None);
 }
+
+#[test]
+fn a_nudge_or_the_end_is_waited_for_without_the_writes_that_come() {
+    let long = Duration::from_secs(60);
+    let queue = Queue::new(10, 1000);
+    assert!(push(&queue, 10));
+    assert!(
+        !queue.wait_for_nudge(Duration::from_millis(1)),
+        "it has not ended"
+    );
+    queue.nudge();
+    assert!(!queue.wait_for_nudge(long));
+    queue.close();
+    assert!(queue.wait_for_nudge(long));
+    assert_eq!(queue.take(1000).map(|group| group.len()), Some(1));
+    assert!(queue.take(1000).is_none());
+}
