@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millpond_wal::{History, Mark, Tail};
+use millpond_wal::{History, Mark, Tail, Taken};
 
 use super::follow::WAIT_MAX;
 use super::{NotLeader, Position, Replication, Role, Shipment, lock};
@@ -359,20 +359,24 @@ impl Replication {
             return Err(PullError::Diverged(why));
         }
         tails.insert(pull.follower.clone(), tail);
-        let History { epoch, id } = taken.history.unwrap_or(History {
-            // Format 1 has none; its records are older than any promotion.
-            epoch: 1,
-            id: ours.history,
-        });
-        Ok(Some(Shipment {
-            history: id,
-            epoch,
-            first: taken.first,
-            last,
-            bytes: taken.bytes,
-            skipped: taken.skipped,
-            rest: taken.rest,
-        }))
+        Ok(Some(shipment(taken, &ours, last)))
+    }
+}
+
+fn shipment(taken: Taken, ours: &Position, last: u64) -> Shipment {
+    let History { epoch, id } = taken.history.unwrap_or(History {
+        // Format 1 has none; its records are older than any promotion.
+        epoch: 1,
+        id: ours.history,
+    });
+    Shipment {
+        history: id,
+        epoch,
+        first: taken.first,
+        last,
+        bytes: taken.bytes,
+        skipped: taken.skipped,
+        rest: taken.rest,
     }
 }
 
