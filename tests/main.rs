@@ -29,6 +29,7 @@ mod serving {
     mod methods;
     mod metrics;
     mod ordered;
+    mod ordered_acknowledged;
     mod ordered_copies;
     mod ordered_eviction;
     mod ordered_followers;

@@ -89,6 +89,8 @@ pub enum Serve<S: Backing> {
     UntilStop(Handler<S>),
     /// The state that is loaded, from ready to stop.
     Ready(StateHandler<S>),
+    /// The state that is loaded, from ready on and while the process stops too: calls that it drains wait for it.
+    Draining(StateHandler<S>),
     /// What the configuration says, from ready to stop.
     Configured(Box<ConfiguredHandler<S>>),
 }

@@ -163,8 +163,9 @@ impl<S: Backing> MethodService<S> {
             access.admit_peer(caller.peer)?;
             access.admit(method, &entry.name, caller.peer, caller.encrypted)?;
         }
-        // What is asked while a server stops is whether it does.
-        if !matches!(entry.serve, Serve::Always(_)) && self.calls.is_stopping() {
+        // What is asked while a server stops is whether it does, and what ends the calls that it drains.
+        let ends = matches!(entry.serve, Serve::Always(_) | Serve::Draining(_));
+        if !ends && self.calls.is_stopping() {
             let ex = "the server is stopping; call another one";
             return Err(Status::new(Code::Stopping, ex));
         }
@@ -252,7 +253,7 @@ impl<S: Backing> Service for MethodService<S> {
                 let payload = self.read(&call)?;
                 serve(&mut call, &payload)
             }
-            Serve::Ready(serve) => {
+            Serve::Ready(serve) | Serve::Draining(serve) => {
                 let (state, payload) = (self.state()?, self.read(&call)?);
                 serve(&state, &mut call, &payload)
             }

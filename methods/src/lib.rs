@@ -52,7 +52,7 @@ pub use spread::Kept;
 
 use millpond_calls::Callers::{Admin, Any, Private, Token};
 use millpond_calls::Cost::{Batched, Detached, Short, Unbounded};
-use millpond_calls::Serve::{Always, Ready, UntilStop};
+use millpond_calls::Serve::{Always, Draining, Ready, UntilStop};
 use millpond_calls::{Backing, MethodSpec, Methods};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::Store;
@@ -117,7 +117,7 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<OrderedBatch>(Any, Detached, Ready(ordered_batch::serve)),
     MethodSpec::of::<OrderedScan>(Any, Unbounded, Ready(ordered_scan::serve)),
     MethodSpec::of::<OrderedInspect>(Any, Short, Ready(ordered_inspect::serve)),
-    MethodSpec::of::<OrderedFollow>(Token, Detached, Ready(ordered_follow::serve)),
+    MethodSpec::of::<OrderedFollow>(Token, Detached, Draining(ordered_follow::serve)),
     MethodSpec::of::<OrderedPromote>(Token, Detached, Ready(ordered_promote::serve)),
     MethodSpec::of::<Infer>(Any, Batched, Ready(infer::serve)),
     MethodSpec::of::<Rank>(Any, Batched, Ready(rank::serve)),

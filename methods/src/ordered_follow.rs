@@ -1,5 +1,6 @@
 //! `ordered.follow`, answered by the thread that reads the store's log, at once or when there are records.
-//! Its invariant: it holds no place among the calls in flight, as it waits for others' writes; a stop of the server answers it.
+//! Its invariant: it holds no place among the calls in flight, as it waits for others' writes; a stop of the server answers it, behind the
+//! writes that wait for what it says.
 
 use crate::ordered_write::not_leader;
 use crate::{Served, store};
@@ -24,14 +25,6 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     call.set_base64(reserved.base64);
     let mut call = call.detach(None, reserved.trace)?;
     let done = move |result: Result<Shipment, PullError>| match result {
-        Ok(shipment) if shipment.bytes.len() > answer_bytes_max => {
-            let ex = format!(
-                "record {} has {} bytes, and the limit is {answer_bytes_max}; raise server.frame_bytes_max on both servers",
-                shipment.first,
-                shipment.bytes.len()
-            );
-            call.refuse(&Status::new(Code::TooLarge, ex));
-        }
         Ok(shipment) => {
             call.ready(Spent::default());
             call.ok(|out: &mut Encoder<'_>| schema::Answer::write(&answer(&shipment), out));
@@ -67,6 +60,7 @@ fn pull(decoded: &schema::Call<'_>, bytes_max: usize) -> Result<Pull, Status> {
                 .record_epoch
                 .zip(crc32c)
                 .map(|(epoch, crc32c)| Mark { epoch, crc32c }),
+            partial: decoded.partial,
         },
         bytes_max: usize::try_from(wanted).unwrap_or(usize::MAX).min(bytes_max),
         wait: Duration::from_millis(decoded.wait_ms),
@@ -80,6 +74,8 @@ fn answer(shipment: &Shipment) -> schema::Answer<'_> {
         first: shipment.first,
         last: shipment.last,
         records: shipment.bytes.as_slice().into(),
+        skipped: (shipment.skipped > 0).then_some(shipment.skipped),
+        rest: (shipment.rest > 0).then_some(shipment.rest),
     }
 }
 

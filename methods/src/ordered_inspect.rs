@@ -76,6 +76,7 @@ fn replication(store: &Store) -> schema::Replication<'static> {
         connected: lag.map(|lag| lag.is_connected),
         lag_records: lag.map(|lag| lag.records),
         lag_ms: lag.and_then(|lag| lag.ms),
+        acknowledging: store.is_acknowledging(),
         followers: followers
             .map(|follower| schema::Follower {
                 name: follower.name.into(),

@@ -147,6 +147,8 @@ pub(crate) fn status_of(error: &WriteError) -> Status {
             return Status::new(Code::Overloaded, ex);
         }
         WriteError::Closed => Code::Stopping,
+        WriteError::Unacknowledged(_) => Code::OutcomeUnknown,
+        WriteError::NoFollower => Code::NodeUnavailable,
         // The client's answer names no file of this machine.
         WriteError::ReadOnly(_) | WriteError::Storage(_) => {
             return Status::new(

@@ -138,6 +138,7 @@ impl Following {
             position: position.sequence,
             record_epoch: position.mark.map(|mark| mark.epoch),
             record_crc32c: position.mark.map(|mark| u64::from(mark.crc32c)),
+            partial: position.partial,
             bytes_max: Some(
                 (self.limits.frame_bytes_max as u64)
                     .saturating_sub(1024)
@@ -208,6 +209,8 @@ fn shipment(answer: schema::Answer<'static>) -> Result<Shipment, String> {
         first: answer.first,
         last: answer.last,
         bytes: answer.records.into_owned(),
+        skipped: answer.skipped.unwrap_or_default(),
+        rest: answer.rest.unwrap_or_default(),
     })
 }
 

@@ -56,7 +56,9 @@ impl Server {
         self.shared.calls.stop();
         let admission = &self.shared.calls.admission;
         tracing::info!(in_flight = admission.unfinished(), "draining");
-        let drained = Instant::now() + Duration::from_millis(self.shared.config.server.drain_ms_max);
+        let drain = Duration::from_millis(self.shared.config.server.drain_ms_max);
+        let drained = Instant::now() + drain;
+        self.end_waits_by(Instant::now() + drain / 2);
         ends_by(drained, || admission.unfinished() == 0);
         let mut left = unfinished(admission);
         self.answer_stragglers(drained);
@@ -68,6 +70,13 @@ impl Server {
             tracing::error!(left, "stopped, and not all of it ended in order");
         }
         Stopped { left }
+    }
+
+    /// Writes that wait for a follower beyond then are answered that nobody knows what becomes of them: within the drain, as others.
+    fn end_waits_by(&self, ends: Instant) {
+        if let Some(engines) = self.shared.calls.state() {
+            engines.stores.values().for_each(|store| store.end_waits_by(ends));
+        }
     }
 
     /// What a stop has not finished yet, while another thread is in it.

@@ -20,9 +20,9 @@ path = "events"
 token = "of-the-followers"
 methods = ["ordered.follow"]
 "#;
-const RECORD: &str = "millpond_store_record{store=\"events\"}";
+pub(super) const RECORD: &str = "millpond_store_record{store=\"events\"}";
 
-fn folder() -> tempfile::TempDir {
+pub(super) fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
     write("millpond.toml", CONFIG);
@@ -38,6 +38,11 @@ fn start(folder: &Path, follow: Option<&str>) -> Millpond {
 }
 
 fn start_with(folder: &Path, follow: Option<&str>, token_file: &str) -> Millpond {
+    start_set(folder, follow, token_file, &[])
+}
+
+/// The same with more of its configuration.
+pub(super) fn start_set(folder: &Path, follow: Option<&str>, token_file: &str, set: &[&str]) -> Millpond {
     let listen = format!("server.listen_also=[{:?}]", at(folder));
     let follow = follow.map(|leader| {
         [
@@ -46,15 +51,18 @@ fn start_with(folder: &Path, follow: Option<&str>, token_file: &str) -> Millpond
         ]
     });
     let follow = follow.iter().flatten().map(String::as_str);
-    let set: Vec<&str> = std::iter::once(listen.as_str()).chain(follow).collect();
+    let set: Vec<&str> = std::iter::once(listen.as_str())
+        .chain(follow)
+        .chain(set.iter().copied())
+        .collect();
     Millpond::start(folder, &set)
 }
 
-fn at(folder: &Path) -> String {
+pub(super) fn at(folder: &Path) -> String {
     format!("unix:{}", folder.join("server.sock").display())
 }
 
-fn put(server: &Millpond, key: &str) -> (u16, Value) {
+pub(super) fn put(server: &Millpond, key: &str) -> (u16, Value) {
     server.call("ordered.put", &json!({"entries": [[key, "value"]]}))
 }
 
@@ -65,19 +73,19 @@ fn puts(server: &Millpond, from: u64, to: u64) {
     }
 }
 
-fn has(server: &Millpond, key: &str) -> bool {
+pub(super) fn has(server: &Millpond, key: &str) -> bool {
     let (status, answer) = server.call("ordered.get", &json!({"keys": [key]}));
     assert_eq!(status, 200, "{answer}");
     answer["versions"][0] != json!(0)
 }
 
-fn replication(server: &Millpond) -> Value {
+pub(super) fn replication(server: &Millpond) -> Value {
     let (status, answer) = server.call("ordered.inspect", &json!({}));
     assert_eq!(status, 200, "{answer}");
     answer["store"]["replication"].clone()
 }
 
-fn promote(folder: &Path) -> String {
+pub(super) fn promote(folder: &Path) -> String {
     let mut command = millpond();
     command.args([
         "ordered",
@@ -234,4 +242,16 @@ fn what_cannot_follow_is_refused_at_the_start() {
         &["ordered.events.follow=\"tls://leader:8090\"", file],
         "a leader is called without TLS",
     );
+    let acknowledge = "ordered.events.acknowledge=\"follower\"";
+    let memory = "ordered.sessions={durability=\"memory\", acknowledge=\"follower\"}";
+    check(&[memory], "ordered.sessions.acknowledge: a store with durability");
+    check(
+        &["ordered.events.acknowledge_ms=5"],
+        "ordered.events.acknowledge_ms goes with acknowledge",
+    );
+    check(
+        &[acknowledge, "ordered.events.acknowledge_ms=0"],
+        "ordered.events.acknowledge_ms is 0; expected 1 to 3600000",
+    );
+    check(&["ordered.events.acknowledge=\"all\""], "unknown variant `all`");
 }

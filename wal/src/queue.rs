@@ -156,6 +156,8 @@ pub struct Queue<W: Work> {
     ready: Condvar,
     /// Signalled when something was taken, or the end has come.
     space: Condvar,
+    /// Signalled by a nudge alone, or when the end has come.
+    nudged: Condvar,
     works_max: usize,
     bytes_max: usize,
     /// Of all replies.
@@ -240,6 +242,7 @@ impl<W: Work> Queue<W> {
             }),
             ready: Condvar::new(),
             space: Condvar::new(),
+            nudged: Condvar::new(),
             works_max: works_max.max(1),
             bytes_max,
             panics: Arc::default(),
@@ -388,6 +391,22 @@ impl<W: Work> Queue<W> {
     pub fn nudge(&self) {
         self.lock().is_nudged = true;
         self.ready.notify_all();
+        self.nudged.notify_all();
+    }
+
+    /// For whoever takes: waits for a [`Queue::nudge`], which it takes back, for so long at most; no write that comes ends it. Whether the
+    /// queue has ended.
+    pub fn wait_for_nudge(&self, longest: Duration) -> bool {
+        let waits = |state: &mut State<W>| !state.is_nudged && state.end.is_none();
+        let waited = self.nudged.wait_timeout_while(self.lock(), longest, waits);
+        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        state.is_nudged = false;
+        state.end.is_some()
+    }
+
+    /// For whoever takes: what the last group took says nothing of the next ones.
+    pub fn pass_over(&self) {
+        self.lock().waits.pass_over();
     }
 
     /// Whether there was a [`Queue::nudge`] since the last call.
@@ -415,6 +434,7 @@ impl<W: Work> Queue<W> {
         self.lock().end.get_or_insert(told);
         self.ready.notify_all();
         self.space.notify_all();
+        self.nudged.notify_all();
     }
 
     /// Whether the log thread ended before it was stopped.

@@ -51,10 +51,14 @@ pub struct Taken {
     pub history: Option<History>,
     /// The sequence of the first.
     pub first: u64,
-    /// How many.
+    /// How many; the record of a piece counts with its last one.
     pub records: u64,
-    /// As they lie in the log.
+    /// As they lie in the log; or a piece of the first.
     pub bytes: Vec<u8>,
+    /// Of a piece: bytes of its record before it.
+    pub skipped: u64,
+    /// Of a piece: bytes of its record behind it.
+    pub rest: u64,
 }
 
 impl Tail {
@@ -124,12 +128,14 @@ impl Tail {
         self.header.history
     }
 
-    /// Takes records up to `last`, which was written, and not many more bytes than `bytes_max`: one record at least, if there is one. `None`:
-    /// the log does not have the next one any more.
+    /// Takes records up to `last`, which was written, and no more bytes than `bytes_max`, 1 at least. Where the next record has more, or
+    /// `skip` bytes of it are there already, a piece of it is taken, and the place stays before the record until its last piece. `None`: the
+    /// log does not have the next one any more.
     ///
     /// # Errors
     /// A segment cannot be read, or is damaged.
-    pub fn take(&mut self, last: u64, bytes_max: usize) -> Result<Option<Taken>, Error> {
+    pub fn take(&mut self, last: u64, skip: u64, bytes_max: usize) -> Result<Option<Taken>, Error> {
+        let bytes_max = bytes_max.max(1);
         // What was read before may have been cut off since.
         self.chunk.clear();
         let is_at_begin = self.offset == self.header.bytes(self.format) as u64;
@@ -149,10 +155,16 @@ impl Tail {
             first: self.next,
             records: 0,
             bytes: Vec::new(),
+            skipped: 0,
+            rest: 0,
         };
         while self.next <= last {
             let Some(next) = self.look()? else { break };
             let (length, _) = next;
+            if taken.records == 0 && (skip > 0 || length > bytes_max) {
+                self.take_piece(next, skip, bytes_max, &mut taken);
+                break;
+            }
             if taken.records > 0 && taken.bytes.len() + length > bytes_max {
                 break;
             }
@@ -161,6 +173,22 @@ impl Tail {
             self.pass(next);
         }
         Ok(Some(taken))
+    }
+
+    /// Takes of the record that was read what is behind `skip` bytes; all of it where it is no longer than that.
+    fn take_piece(&mut self, next: (usize, Mark), skip: u64, bytes_max: usize, taken: &mut Taken) {
+        let (length, _) = next;
+        let skip = usize::try_from(skip).ok().filter(|skip| *skip < length);
+        let from = skip.unwrap_or_default();
+        let piece = self.bytes(length).get(from..).unwrap_or_default();
+        let piece = piece.get(..bytes_max).unwrap_or(piece);
+        taken.bytes.extend_from_slice(piece);
+        taken.skipped = from as u64;
+        taken.rest = (length - from - taken.bytes.len()) as u64;
+        if taken.rest == 0 {
+            taken.records = 1;
+            self.pass(next);
+        }
     }
 
     /// Reads the next record, if it is in this segment: its length, and by what it is known.

@@ -101,6 +101,11 @@ impl Waits {
         }
     }
 
+    /// The group that was taken is not counted: what it waited for is no matter of its size.
+    pub fn pass_over(&mut self) {
+        self.under_way = None;
+    }
+
     /// How long it is until a write of so many bytes is answered, behind others that wait; nothing where it is taken at once.
     pub fn wait(&self, now: Instant, waiting: usize, bytes: usize) -> Duration {
         let left = match self.under_way {
@@ -229,6 +234,16 @@ mod tests {
         let waits: Vec<u128> = (1..999).map(|bytes| log.wait_ms(50, 1, bytes)).collect();
         assert!(waits.is_sorted(), "{waits:?}");
         assert_eq!((waits[0], waits[200], waits[900]), (2, 5, 6));
+    }
+
+    #[test]
+    fn a_group_that_is_passed_over_counts_for_nothing() {
+        let mut log = Log::new();
+        log.group(100, (0, 8));
+        log.0.begin(log.at(10), 100, 1000);
+        log.0.pass_over();
+        log.0.end(log.at(5010));
+        assert_eq!(log.wait_ms(5010, 50, 50), 8);
     }
 
     #[test]

@@ -1,8 +1,10 @@
 //! The log thread's work: from the writes that wait to their answers, one group at a time.
 //!
 //! Knows neither bytes (`record`) nor threads (`store`). Invariant: nothing of a group is visible or
-//! answered before all of it is as durable as configured, and a group that fails leaves no trace in
-//! memory; whether it leaves one on the disk, its writes receive in their error.
+//! answered before all of it is as durable as configured, and where that is so a follower has it (`held`); a group that fails leaves no trace
+//! in memory; whether it leaves one on the disk, its writes receive in their error.
+
+mod held;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,10 +18,11 @@ use crate::eviction::Room;
 use crate::index::Index;
 use crate::judge::{Judge, Refusal, Verdict};
 use crate::record::Accepted;
-use crate::replication::Kept;
+use crate::replication::{Acknowledge, Kept};
 use crate::sweep::{Due, Sweep};
 use crate::write::Write;
 use crate::{Durability, Error};
+use held::{Appended, Held};
 
 /// A group is cut here, so that the first write of a long queue does not wait for all of it.
 const GROUP_BYTES_MAX: usize = 4 << 20;
@@ -35,10 +38,16 @@ pub(crate) struct Committer {
     pub room: Arc<Room>,
     pub checkpoints: Checkpoints,
     pub replication: Kept,
+    /// Whose log must have a group before it is shown.
+    pub acknowledge: Acknowledge,
+    /// How long its callers wait for that.
+    pub acknowledge_within: Duration,
+    /// What is in the log and not shown.
+    pub held: Option<Held>,
 }
 
-/// A write of the group and what becomes of it.
-type Judged = (Reply<Write>, Verdict);
+/// A write of the group, what becomes of it, and its caller, unless it was answered.
+type Judged = (Option<Reply<Write>>, Verdict);
 
 impl Committer {
     /// Commits groups until the queue is closed and empty.
@@ -48,6 +57,7 @@ impl Committer {
         let mut sweep = Sweep::default();
         let mut wait = self.wait(&sweep);
         while let Some(group) = next_group(queue, &mut self.log, bytes_max, wait) {
+            self.show_held();
             self.commit(group);
             self.sweep(&mut sweep);
             self.replicate();
@@ -55,7 +65,9 @@ impl Committer {
             // A follower that has nothing yet may become a copy of any store.
             let has_any = |log: &Log| log.next_sequence() > 1 || self.replication.may_write().is_ok();
             if let Some(log) = self.log.as_mut().filter(|log| has_any(log)) {
-                self.checkpoints.attend(log, self.next_version);
+                // Memory lacks what is held back, and a checkpoint would stand for it.
+                let held = self.held.is_some();
+                self.checkpoints.attend(log, self.next_version, !held);
             }
         }
         self.checkpoints.stop();
@@ -68,14 +80,14 @@ impl Committer {
     /// How long its next sweep can be waited for. What another server leads is swept there.
     fn wait(&self, sweep: &Sweep) -> Option<Duration> {
         match self.replication.may_write() {
-            Ok(()) => sweep.wait(&self.index, &self.room),
-            Err(_) => None,
+            Ok(()) if self.held.is_none() => sweep.wait(&self.index, &self.room),
+            _ => None,
         }
     }
 
     /// Removes some entries that have expired or are beyond the limit, by the log: no restart shows them again.
     fn sweep(&mut self, sweep: &mut Sweep) {
-        if self.replication.may_write().is_err() {
+        if self.replication.may_write().is_err() || self.held.is_some() {
             return;
         }
         let Some(log) = &mut self.log else { return };
@@ -100,8 +112,7 @@ impl Committer {
         match appended {
             Ok(()) => {
                 self.next_version = accepted.next_version();
-                self.room.count(due.evicted);
-                self.index.remove_in_parts(accepted.changes());
+                self.settle(Appended::Swept(accepted, due.evicted));
             }
             Err(_) => sweep.failed(due),
         }
@@ -122,7 +133,8 @@ impl Committer {
             }
             return;
         }
-        if let Err(error) = self.replication.may_write() {
+        let held = self.held.as_ref().map(|_| WriteError::NoFollower);
+        if let Some(error) = self.replication.may_write().err().or(held) {
             let (changes, reads): (VecDeque<_>, VecDeque<_>) =
                 left.drain(..).partition(|pending| pending.work.changes());
             for pending in changes {
@@ -136,7 +148,8 @@ impl Committer {
         let first_version = self.next_version;
         let group = self.judge(left);
         match self.write(&group) {
-            Ok(()) => self.publish(group),
+            Ok(false) => self.publish(group),
+            Ok(true) => self.settle(Appended::Group(group)),
             Err(failure) => {
                 self.next_version = first_version;
                 fail(group, &failure);
@@ -156,7 +169,7 @@ impl Committer {
                 left.push_front(pending);
                 break;
             }
-            replies.push(pending.reply);
+            replies.push(Some(pending.reply));
             if judge.is_full() {
                 break;
             }
@@ -166,13 +179,16 @@ impl Committer {
         replies.into_iter().zip(verdicts).collect()
     }
 
-    fn write(&mut self, group: &[Judged]) -> Result<(), Failure> {
-        let Some(log) = &mut self.log else { return Ok(()) };
+    /// Whether there was anything for the log.
+    fn write(&mut self, group: &[Judged]) -> Result<bool, Failure> {
+        let Some(log) = &mut self.log else {
+            return Ok(false);
+        };
         let accepted = group.iter().filter_map(|(_, verdict)| verdict.as_ref().ok());
         // A batch that only reads leaves nothing in the log.
         let accepted = accepted.filter(|accepted| !accepted.changes.is_empty());
         let records: Vec<&Accepted> = accepted.flat_map(Accepted::records).collect();
-        log.append(&records)
+        log.append(&records).map(|()| !records.is_empty())
     }
 
     /// Shows the group to readers, then answers it.
@@ -190,13 +206,16 @@ impl Committer {
             answers.push((reply, answer));
         }
         for (reply, answer) in answers {
-            reply.send(answer);
+            if let Some(reply) = reply {
+                reply.send(answer);
+            }
         }
     }
 }
 
 fn fail(group: Vec<Judged>, failure: &Failure) {
     for (reply, verdict) in group {
+        let Some(reply) = reply else { continue };
         reply.send(Err(match verdict {
             // A batch that changed nothing has left nothing.
             Ok(accepted) if failure.is_in_doubt && !accepted.changes.is_empty() => {

@@ -9,7 +9,7 @@ use millpond_wal::QueueError;
 
 use crate::Error;
 use crate::list::Kind;
-use crate::replication::NotLeader;
+use crate::replication::{NotLeader, Unacknowledged};
 
 /// Why a write was not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
@@ -159,6 +159,16 @@ pub enum WriteError {
     /// An earlier failure made the store read-only; nothing was attempted.
     #[error("write refused: {0}")]
     ReadOnly(Arc<Error>),
+
+    /// It is in the log, and no follower is known to have it. It is not shown before one has it, or the store is opened again.
+    #[error("the outcome of the write is unknown: {0}")]
+    Unacknowledged(Unacknowledged),
+
+    /// No follower has what was written before, and this store acknowledges nothing without. Nothing was written.
+    #[error(
+        "write refused: no follower has this store's last writes, and it acknowledges none before one has it (acknowledge = \"follower\"); nothing was written; let a follower connect and try again"
+    )]
+    NoFollower,
 
     /// Another server takes the store's writes. Nothing was written.
     #[error(transparent)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Durability, Eviction};
+use crate::{Acknowledge, Durability, Eviction};
 
 /// How a store works.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +27,10 @@ pub struct Options {
     /// The server whose records it keeps, as a word for messages: it takes no writes, only [`crate::Store::follow`] changes it. Not of a store
     /// without a log.
     pub follows: Option<String>,
+    /// Whose log has a write before it is shown and answered, where the store leads. Not of a store without a log.
+    pub acknowledge: Acknowledge,
+    /// Of [`Acknowledge::Follower`]: how long a write waits for a follower before its outcome is unknown.
+    pub acknowledge_within: Duration,
 }
 
 impl Default for Options {
@@ -41,6 +45,8 @@ impl Default for Options {
             eviction: Eviction::None,
             checkpoint_log_bytes: 256 << 20,
             follows: None,
+            acknowledge: Acknowledge::Leader,
+            acknowledge_within: Duration::from_secs(5),
         }
     }
 }

@@ -4,8 +4,10 @@
 //! network. Invariants: a follower's log is the beginning of its leader's, record by record; a store that has heard of a higher epoch of
 //! its history takes no write until it is promoted itself.
 
+mod acknowledge;
 mod follow;
 mod note;
+mod pieces;
 mod ship;
 
 use std::fmt;
@@ -13,7 +15,7 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millpond_metrics::Metric;
 use millpond_wal::{History, Log, Queue};
@@ -23,10 +25,13 @@ use crate::offline::folder_error;
 use crate::store::Handle;
 use crate::write::Write;
 use crate::{Error, Store};
+pub(crate) use acknowledge::Acks;
 use follow::{Desk, WAIT_MAX};
 pub(crate) use note::Note;
+use pieces::Pieces;
 use ship::Shipping;
 
+pub use acknowledge::{Acknowledge, Unacknowledged};
 pub use follow::FollowError;
 pub use ship::{FollowerSeen, Pull, PullDone, PullError};
 
@@ -116,6 +121,8 @@ pub struct Position {
     pub sequence: u64,
     /// Of that record, where the log still has it.
     pub mark: Option<millpond_wal::Mark>,
+    /// Bytes of the next record that have come: what is asked for is behind them.
+    pub partial: u64,
 }
 
 /// Records on their way from a leader's log to a follower's.
@@ -129,8 +136,12 @@ pub struct Shipment {
     pub first: u64,
     /// The leader's last record.
     pub last: u64,
-    /// As they lie in the leader's log; empty where nothing came in time.
+    /// As they lie in the leader's log, or a piece of the first; empty where nothing came in time.
     pub bytes: Vec<u8>,
+    /// Of a piece: bytes of its record before it.
+    pub skipped: u64,
+    /// Of a piece: bytes of its record behind it.
+    pub rest: u64,
 }
 
 /// How far a follower is behind its leader, as far as it knows.
@@ -152,6 +163,10 @@ pub(crate) struct Replication {
     role: Mutex<Role>,
     /// The last record that is in the log, by its durability, and shown.
     last: AtomicU64,
+    /// The last one that is in the log by its durability, shown or held back until a follower has it: followers get all of them.
+    offered: AtomicU64,
+    acknowledge: Acknowledge,
+    pub acks: Acks,
     position: Mutex<Position>,
     heard: Mutex<Heard>,
     desk: Mutex<Desk>,
@@ -167,6 +182,7 @@ struct Heard {
     is_connected: bool,
     last: u64,
     caught_up: Option<Instant>,
+    pieces: Pieces,
 }
 
 impl Replication {
@@ -178,7 +194,7 @@ impl Replication {
         dir: &Path,
         queue: Arc<Queue<Write>>,
         (log, next_version, has_checkpoint): (&mut Log, u64, bool),
-        follows: Option<String>,
+        (follows, acknowledge): (Option<String>, Acknowledge),
     ) -> Result<Replication, Error> {
         let sequence = log.next_sequence() - 1;
         let has_any = sequence > 0 || has_checkpoint;
@@ -208,11 +224,15 @@ impl Replication {
             leads: AtomicBool::new(role == Role::Leads),
             role: Mutex::new(role),
             last: AtomicU64::new(sequence),
+            offered: AtomicU64::new(sequence),
+            acknowledge,
+            acks: Acks::default(),
             position: Mutex::new(Position {
                 history: id,
                 epoch,
                 sequence,
                 mark: None,
+                partial: 0,
             }),
             heard: Mutex::default(),
             desk: Mutex::default(),
@@ -293,13 +313,42 @@ impl Replication {
         if let Err(error) = Note::Fenced.write(&self.dir, &format!("{epoch}\n")) {
             tracing::error!(%error, dir = %self.dir.display(), "that cannot be noted in the store's folder: do not start it again as a leader");
         }
+        // Who waits for a follower waits in vain.
+        self.queue.nudge();
         true
     }
 
     /// Everything up to this record is in the log and shown.
     fn wrote(&self, last: u64) {
         self.last.store(last, Ordering::SeqCst);
+        self.offer(last);
+    }
+
+    /// Everything up to this record is in the log: followers may have it.
+    pub fn offer(&self, last: u64) {
+        self.offered.store(last, Ordering::SeqCst);
         self.shipping.wrote();
+    }
+
+    /// A follower has everything up to this record, which is this log's own there.
+    fn acknowledged(&self, sequence: u64) {
+        if self.acks.note(sequence) {
+            self.queue.nudge();
+        }
+    }
+
+    /// For the log thread: as [`Queue::wait_for_nudge`].
+    pub fn wait_for_nudge(&self, longest: Duration) -> bool {
+        self.queue.wait_for_nudge(longest)
+    }
+
+    /// For the log thread: as [`Queue::pass_over`].
+    pub fn pass_over(&self) {
+        self.queue.pass_over();
+    }
+
+    pub fn dir(&self) -> &Path {
+        &self.dir
     }
 }
 
@@ -338,11 +387,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Handle {
-    /// Whether this store takes the write: one that changes nothing, or where it leads.
+    /// Whether this store takes the write: one that changes nothing, or where it leads and holds nothing back.
     pub fn admits(&self, write: &Write) -> Result<(), WriteError> {
-        match &self.replication {
-            Some(shared) if write.changes() => shared.may_write(),
-            _ => Ok(()),
+        let Some(shared) = self.replication.as_ref().filter(|_| write.changes()) else {
+            return Ok(());
+        };
+        shared.may_write()?;
+        match shared.acks.is_stalled() {
+            true => Err(WriteError::NoFollower),
+            false => Ok(()),
         }
     }
 }
@@ -391,6 +444,11 @@ impl Store {
             },
         )
         .info("followers"),
+        Metric::gauge(
+            "millpond_store_unacknowledged",
+            "1 while no follower has the store's last writes in time (acknowledge = \"follower\"): they are held back, and further ones refused.",
+            |store: &Store| f64::from(store.is_acknowledging() == Some(false)),
+        ),
     ];
 
     /// What it is to others that have its records; a store without a log leads.

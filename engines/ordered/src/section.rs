@@ -2,10 +2,13 @@
 //!
 //! Its invariant: a section that passes [`Section::check`] has a folder exactly if puts are to survive.
 
-use crate::{Durability, Error, Eviction, Options, Recovery, Store};
+use crate::{Acknowledge, Durability, Error, Eviction, Options, Recovery, Store};
 use serde::Deserialize;
 use std::path::PathBuf;
 use std::time::Duration;
+
+/// The longest that a write may be let wait for a follower.
+const ACKNOWLEDGE_MS_MAX: u64 = 3_600_000;
 
 /// One store of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -32,6 +35,10 @@ pub struct Section {
     pub follow: Option<String>,
     /// The file with the token that it shows there. The store itself does nothing with it.
     pub follow_token_file: Option<PathBuf>,
+    /// Whose log has a write before it is shown and answered: this store's, or a follower's too.
+    pub acknowledge: Acknowledge,
+    /// Milliseconds that a write waits for a follower, with acknowledge "follower".
+    pub acknowledge_ms: Option<u64>,
     /// The number that RESP's SELECT calls it by. The store itself does nothing with it.
     pub resp_database: Option<u32>,
 }
@@ -58,6 +65,8 @@ impl Default for Section {
             checkpoint_log_bytes,
             follow: None,
             follow_token_file: None,
+            acknowledge: Acknowledge::Leader,
+            acknowledge_ms: None,
             resp_database: None,
         }
     }
@@ -104,6 +113,7 @@ impl Section {
             )),
             _ => Ok(()),
         }?;
+        self.check_acknowledge(at)?;
         if self.memory_bytes_max == Some(0) {
             return Err(format!(
                 "{at}.memory_bytes_max is 0, so the store could hold nothing; leave it out for no limit"
@@ -116,6 +126,22 @@ impl Section {
             ));
         }
         Ok(())
+    }
+
+    fn check_acknowledge(&self, at: &str) -> Result<(), String> {
+        match (self.acknowledge, self.acknowledge_ms) {
+            (Acknowledge::Follower, _) if self.durability == Durability::Memory => Err(format!(
+                "{at}.acknowledge: a store with durability \"memory\" has no log, so nobody follows it; name a path, or leave acknowledge out"
+            )),
+            (Acknowledge::Leader, Some(_)) => Err(format!(
+                "{at}.acknowledge_ms goes with acknowledge = \"follower\"; with \"leader\" no write waits for a follower: leave it out, or set \"follower\""
+            )),
+            (Acknowledge::Follower, Some(ms)) if ms == 0 || ms > ACKNOWLEDGE_MS_MAX => Err(format!(
+                "{at}.acknowledge_ms is {ms}; expected 1 to {ACKNOWLEDGE_MS_MAX}, or leave it out for {}",
+                Options::default().acknowledge_within.as_millis()
+            )),
+            _ => Ok(()),
+        }
     }
 
     /// Opens the store, and says what its log held where it has one. `queue_bytes_max` bounds the bytes of puts that wait.
@@ -133,6 +159,10 @@ impl Section {
             eviction: self.eviction,
             checkpoint_log_bytes: self.checkpoint_log_bytes,
             follows: self.follow.clone(),
+            acknowledge: self.acknowledge,
+            acknowledge_within: self
+                .acknowledge_ms
+                .map_or(Options::default().acknowledge_within, Duration::from_millis),
         };
         let Some(path) = &self.path else {
             return Ok((Store::in_memory(options), None));

@@ -191,7 +191,8 @@ impl Store {
         );
         checkpoints.clear(read.begin, &files.unfinished);
         let opened = (&mut log, recovered.next_number, recovery.checkpoint.is_some());
-        let replication = Replication::open(dir, queue.clone(), opened, options.follows)?;
+        let replication =
+            Replication::open(dir, queue.clone(), opened, (options.follows, options.acknowledge))?;
         let committer = Committer {
             index: index.clone(),
             log: Some(log),
@@ -201,6 +202,9 @@ impl Store {
             room: Arc::new(Room::new(options.memory_bytes_max, options.eviction)),
             checkpoints,
             replication: replication.keep(),
+            acknowledge: options.acknowledge,
+            acknowledge_within: options.acknowledge_within,
+            held: None,
         };
         let keeper = Keeper::Log(Box::new(committer), meet);
         let store = Store::start(index, keeper, queue, Some(lock))?;

@@ -164,7 +164,11 @@ impl Open {
                 Err(error) => return Err(LinkError::Lost(format!("it sent what is no answer: {error}"))),
             }
             let mut chunk = vec![0; CHUNK_BYTES];
-            let count = self.stream.read(&mut chunk)?;
+            let count = match self.stream.read(&mut chunk) {
+                // The process was stopped and goes on: what was waited for may have come.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                read => read?,
+            };
             if count == 0 {
                 return Err(LinkError::Lost("it closed the connection".to_owned()));
             }

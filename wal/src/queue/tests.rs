@@ -317,3 +317,20 @@ fn whoever_takes_learns_of_what_came_quietly_when_it_is_woken_or_with_what_did_n
     queue.wake();
     assert!(queue.lock().is_idle_now(), "a wake without a write is none");
 }
+
+#[test]
+fn a_nudge_or_the_end_is_waited_for_without_the_writes_that_come() {
+    let long = Duration::from_secs(60);
+    let queue = Queue::new(10, 1000);
+    assert!(push(&queue, 10));
+    assert!(
+        !queue.wait_for_nudge(Duration::from_millis(1)),
+        "it has not ended"
+    );
+    queue.nudge();
+    assert!(!queue.wait_for_nudge(long));
+    queue.close();
+    assert!(queue.wait_for_nudge(long));
+    assert_eq!(queue.take(1000).map(|group| group.len()), Some(1));
+    assert!(queue.take(1000).is_none());
+}

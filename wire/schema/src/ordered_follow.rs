@@ -21,7 +21,9 @@ schema! {
         record_epoch: Optional<UInt>,
         /// The checksum of that record's kind and body (CRC-32C), where the log still has it.
         record_crc32c: Optional<UInt>,
-        /// About as many bytes are answered at most; more where one record has more.
+        /// Bytes that have come of the record behind that.
+        partial: OrDefault<UInt>,
+        /// As many bytes of records are answered at most; of one that has more, a piece.
         bytes_max: Optional<UInt>,
         /// How long to wait where there is nothing yet, 60,000 at most.
         wait_ms: OrDefault<UInt>,
@@ -39,7 +41,11 @@ schema! {
         first: UInt,
         /// The last record of the log.
         last: UInt,
-        /// The records, one behind the other; nothing where none came in time.
+        /// The records, one behind the other, or a piece of the first; nothing where none came in time.
         records: Bytes,
+        /// Of a piece: bytes of its record before it.
+        skipped: Optional<UInt>,
+        /// Of a piece: bytes of its record behind it.
+        rest: Optional<UInt>,
     }
 }

@@ -73,6 +73,8 @@ schema! {
         lag_records: Optional<UInt>,
         /// Of a follower: for how long it has not had all that its leader had; absent until it had once.
         lag_ms: Optional<UInt>,
+        /// Of a leader whose writes wait for a follower: whether its followers have them in time; absent where they do not wait.
+        acknowledging: Optional<Bool>,
         /// Of a leader: servers that asked for its records since its start.
         followers: List<Follower<'static>>,
     }

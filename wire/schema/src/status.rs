@@ -78,13 +78,14 @@ codes! {
     StorageFailed = 30111, 507, true;
     /// A condition of a put did not hold.
     Conflict = 30112, 409, false;
-    /// The log or its disk failed, and whether something was written is unknown. Repeating it is safe under a condition alone.
+    /// The log or its disk failed, or no follower is known to have what it must have: whether something was written is unknown. Repeating it
+    /// is safe under a condition alone.
     OutcomeUnknown = 30113, 500, false;
     /// A store may hold no more; nothing was written, and nothing will be until there is space.
     Full = 30114, 507, false;
     /// Another server takes the writes of this store; nothing was written. The error names it where it is known.
     NotLeader = 30115, 421, true;
-    /// A node that holds keys of the call could not be reached, or did not answer in time.
+    /// A node that holds keys of the call, or a follower that the store's writes wait for, could not be reached, or did not answer in time.
     NodeUnavailable = 30116, 503, true;
     /// The clock of the server that sends a copy is ahead of the clock of the node that is to take it, which takes it at no time.
     ClockAhead = 30117, 503, true;

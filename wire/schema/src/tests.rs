@@ -151,6 +151,7 @@ fn ordered_methods_round_trip() {
         position: 9,
         record_epoch: Some(2),
         record_crc32c: None,
+        partial: 5,
         bytes_max: Some(1),
         wait_ms: 0,
     });

@@ -24,6 +24,7 @@ use crate::write::Write;
 const AGAIN: Duration = Duration::from_secs(10);
 const AGAIN_MAX: Duration = Duration::from_secs(640);
 const STOPPED: &str = "the store is closed";
+const HELD: &str = "the store's last writes are held back until a follower has them; ask again then";
 
 /// What somebody who asked for a checkpoint learns.
 type Outcome = Result<Checkpoint, Arc<Error>>;
@@ -252,12 +253,15 @@ impl Checkpoints {
         self.meet.counts.bytes.load(Ordering::Relaxed) > 0
     }
 
-    /// Between two groups: answers, begins and ends what is to be. `next_version` is that of the next entry written.
-    pub fn attend(&mut self, log: &mut Log, next_version: u64) {
+    /// Between two groups: answers, ends and, where one may be, begins what is to be. `next_version` is that of the next entry written.
+    pub fn attend(&mut self, log: &mut Log, next_version: u64, may_begin: bool) {
         let mut is_asked = false;
         if self.meet.is_awaited.swap(false, Ordering::Acquire) {
             self.answer(log, next_version);
             is_asked = !self.meet.lock().asked.is_empty();
+        }
+        if !may_begin {
+            return self.refuse_asked();
         }
         // Behind the end of one: it may just have taken the log's place.
         let log_bytes = self.found_bytes + log.written_bytes() - self.began_at;
@@ -267,6 +271,14 @@ impl Checkpoints {
         let may = || self.again_at.is_none_or(|again| Instant::now() >= again);
         if self.running.is_none() && (is_asked || is_due && log.read_only().is_none() && may()) {
             self.begin(log, next_version);
+        }
+    }
+
+    /// Who asks while none may begin asks again.
+    fn refuse_asked(&self) {
+        let asked = std::mem::take(&mut self.meet.lock().asked);
+        for sender in asked {
+            let _ = sender.send(Err(Arc::new(Error::GivenUp(HELD))));
         }
     }
 

@@ -135,6 +135,12 @@ impl Replication {
 impl Committer {
     /// Does what was asked since the last group, and says how far the log is.
     pub fn replicate(&mut self) {
+        self.serve_desk();
+        self.say_end();
+    }
+
+    /// Does what was asked.
+    pub fn serve_desk(&mut self) {
         let is_awaited = &self.replication.is_awaited;
         if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Acquire) {
             let waiting = std::mem::take(&mut lock(&self.replication.desk).waiting);
@@ -147,11 +153,13 @@ impl Committer {
                 let _ = sender.send(done);
             }
         }
-        self.say_end();
     }
 
-    /// A read-only log is not announced: its last records may never have been shown.
+    /// A read-only log is not announced: its last records may never have been shown. Nor is what is held back.
     fn say_end(&self) {
+        if self.held.is_some() {
+            return;
+        }
         if let Some(log) = self.log.as_ref().filter(|log| log.read_only().is_none()) {
             self.replication.wrote(log.next_sequence() - 1);
         }
@@ -205,6 +213,7 @@ impl Committer {
                 epoch: history.epoch,
                 crc32c: record.content_crc32c(),
             }),
+            partial: 0,
         };
         Ok(*position)
     }
@@ -317,6 +326,12 @@ impl Store {
         let Some(shared) = &self.handle.replication else {
             return Err(Error::GivenUp("a store without a log has no followers"));
         };
+        let end = self.log_end(shared)?;
+        let partial = lock(&shared.heard).pieces.bytes_of(end.sequence + 1);
+        Ok(Position { partial, ..end })
+    }
+
+    fn log_end(&self, shared: &Replication) -> Result<Position, Error> {
         let known = *lock(&shared.position);
         let sequence = shared.last.load(Ordering::Acquire);
         if known.sequence == sequence && (known.mark.is_some() || sequence == 0) {
@@ -331,15 +346,19 @@ impl Store {
         Ok(*position)
     }
 
-    /// Has a follower's log take the leader's next records, and waits until they are durable as configured, and shown. Returns where
-    /// its log ends then.
+    /// Has a follower's log take the leader's next records, and waits until they are durable as configured, and shown. Pieces of a record are
+    /// kept until it is whole. Returns where its log ends then.
     ///
     /// # Errors
     /// They were not taken; see [`FollowError`].
     pub fn follow(&self, shipment: Shipment) -> Result<Position, FollowError> {
         let shared = self.replicates()?;
         let last = shipment.last;
-        let position = shared.ask_wait(Task::Apply(shipment))?;
+        let taken = lock(&shared.heard).pieces.take(shipment)?;
+        let position = match taken {
+            Some(whole) => shared.ask_wait(Task::Apply(whole))?,
+            None => *lock(&shared.position),
+        };
         let mut heard = lock(&shared.heard);
         heard.last = last;
         heard.is_connected = true;
@@ -352,7 +371,10 @@ impl Store {
     /// The leader did not answer, or not what can be followed.
     pub fn lost_leader(&self) {
         if let Some(shared) = &self.handle.replication {
-            lock(&shared.heard).is_connected = false;
+            let mut heard = lock(&shared.heard);
+            heard.is_connected = false;
+            // Whoever answers next may have another record there.
+            heard.pieces.clear();
         }
     }
 
@@ -381,7 +403,10 @@ impl Store {
     /// # Errors
     /// It leads already, has nothing, or its log cannot be written.
     pub fn promote(&self) -> Result<Position, FollowError> {
-        self.replicates()?.ask_wait(Task::Promote)
+        let shared = self.replicates()?;
+        let promoted = shared.ask_wait(Task::Promote)?;
+        lock(&shared.heard).pieces.clear();
+        Ok(promoted)
     }
 
     fn replicates(&self) -> Result<&Arc<Replication>, FollowError> {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millpond_wal::{History, Mark, Tail};
+use millpond_wal::{History, Mark, Tail, Taken};
 
 use super::follow::WAIT_MAX;
 use super::{NotLeader, Position, Replication, Role, Shipment, lock};
@@ -28,7 +28,7 @@ pub struct Pull {
     pub follower: String,
     /// Where its log ends.
     pub position: Position,
-    /// About as many bytes are sent at once; more where a record has more.
+    /// As many bytes are sent at once; of a record that has more, a piece.
     pub bytes_max: usize,
     /// How long it waits where there is nothing; a minute at most.
     pub wait: Duration,
@@ -91,6 +91,8 @@ struct Waiting {
     pull: Pull,
     until: Instant,
     done: PullDone,
+    /// Whether what it says of the follower's log was compared.
+    is_checked: bool,
 }
 
 #[derive(Default)]
@@ -138,6 +140,7 @@ impl Store {
             until: now + pull.wait.min(WAIT_MAX),
             pull,
             done,
+            is_checked: false,
         };
         let mut state = lock(&shared.shipping.state);
         let name = &waiting.pull.follower;
@@ -207,8 +210,12 @@ impl Replication {
     fn ship(&self) {
         let mut tails = BTreeMap::new();
         while let Some(ready) = self.ready() {
-            for Waiting { pull, done, .. } in ready {
-                done(self.serve(&pull, &mut tails));
+            for waiting in ready {
+                match self.serve(&waiting, &mut tails) {
+                    Ok(None) => self.wait_on(waiting),
+                    Ok(Some(shipment)) => (waiting.done)(Ok(shipment)),
+                    Err(error) => (waiting.done)(Err(error)),
+                }
             }
             let state = lock(&self.shipping.state);
             let asks = |name: &String| {
@@ -225,6 +232,21 @@ impl Replication {
         }
     }
 
+    /// Its position is this log's end: it waits for what comes.
+    fn wait_on(&self, waiting: Waiting) {
+        let mut state = lock(&self.shipping.state);
+        let is_same = |newer: &Waiting| newer.pull.follower == waiting.pull.follower;
+        let until = match state.waiting.iter().any(is_same) {
+            true => Instant::now(),
+            false => waiting.until,
+        };
+        state.waiting.push(Waiting {
+            until,
+            is_checked: true,
+            ..waiting
+        });
+    }
+
     /// Waits for questions that can be answered; none where there have been none for long.
     fn ready(&self) -> Option<Vec<Waiting>> {
         let mut state = lock(&self.shipping.state);
@@ -236,14 +258,18 @@ impl Replication {
                 return None;
             }
             let (last, leads, now) = (
-                self.last.load(Ordering::SeqCst),
+                self.offered.load(Ordering::SeqCst),
                 self.leads.load(Ordering::Acquire),
                 Instant::now(),
             );
             let epoch = lock(&self.position).epoch;
             let is_ready = |waiting: &Waiting| {
                 let has = &waiting.pull.position;
-                !leads || has.sequence != last || has.epoch > epoch || waiting.until <= now
+                !waiting.is_checked
+                    || !leads
+                    || has.sequence != last
+                    || has.epoch > epoch
+                    || waiting.until <= now
             };
             let mut ready = Vec::new();
             for waiting in std::mem::take(&mut state.waiting) {
@@ -267,8 +293,14 @@ impl Replication {
         }
     }
 
-    fn serve(&self, pull: &Pull, tails: &mut BTreeMap<String, Tail>) -> Result<Shipment, PullError> {
-        let (has, last) = (pull.position, self.last.load(Ordering::SeqCst));
+    /// What a question is answered; nothing yet where it can wait for more.
+    fn serve(
+        &self,
+        waiting: &Waiting,
+        tails: &mut BTreeMap<String, Tail>,
+    ) -> Result<Option<Shipment>, PullError> {
+        let pull = &waiting.pull;
+        let (has, last) = (pull.position, self.offered.load(Ordering::SeqCst));
         let ours = *lock(&self.position);
         let is_ours = has.history == ours.history;
         if !is_ours && has.sequence > 0 {
@@ -297,6 +329,8 @@ impl Replication {
             first: last + 1,
             last,
             bytes: Vec::new(),
+            skipped: 0,
+            rest: 0,
         };
         let failed = |error| PullError::Storage(Arc::new(error));
         let mut tail = match tails.remove(&pull.follower) {
@@ -307,11 +341,14 @@ impl Replication {
             }
         };
         compare(&has, &tail, is_ours)?;
+        if is_ours {
+            self.acknowledged(has.sequence);
+        }
         if has.sequence == last {
             tails.insert(pull.follower.clone(), tail);
-            return Ok(nothing);
+            return Ok((waiting.until <= Instant::now()).then_some(nothing));
         }
-        let taken = tail.take(last, pull.bytes_max).map_err(failed)?;
+        let taken = tail.take(last, has.partial, pull.bytes_max).map_err(failed)?;
         let taken = taken.ok_or(PullError::Gone(has.sequence))?;
         let next = taken.history.map_or(1, |history| history.epoch);
         if is_ours && next < has.epoch && has.sequence > 0 {
@@ -322,18 +359,24 @@ impl Replication {
             return Err(PullError::Diverged(why));
         }
         tails.insert(pull.follower.clone(), tail);
-        let History { epoch, id } = taken.history.unwrap_or(History {
-            // Format 1 has none; its records are older than any promotion.
-            epoch: 1,
-            id: ours.history,
-        });
-        Ok(Shipment {
-            history: id,
-            epoch,
-            first: taken.first,
-            last,
-            bytes: taken.bytes,
-        })
+        Ok(Some(shipment(taken, &ours, last)))
+    }
+}
+
+fn shipment(taken: Taken, ours: &Position, last: u64) -> Shipment {
+    let History { epoch, id } = taken.history.unwrap_or(History {
+        // Format 1 has none; its records are older than any promotion.
+        epoch: 1,
+        id: ours.history,
+    });
+    Shipment {
+        history: id,
+        epoch,
+        first: taken.first,
+        last,
+        bytes: taken.bytes,
+        skipped: taken.skipped,
+        rest: taken.rest,
     }
 }
 

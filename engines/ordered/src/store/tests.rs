@@ -1,5 +1,6 @@
 //! The store on disks that fail: single failures, groups of puts, and random traces that end in crashes.
 
+mod acknowledged;
 mod batches;
 mod bed;
 mod checkpoints;

@@ -30,7 +30,7 @@ pub(crate) fn open(dir: &Path, follows: Option<&str>) -> Store {
     Store::open(dir, options(follows)).unwrap().0
 }
 
-fn pull_for(
+pub(crate) fn pull_for(
     store: &Store,
     position: Position,
     bytes_max: usize,
@@ -470,11 +470,11 @@ fn what_expires_goes_by_the_leaders_log_alone() {
         })
         .unwrap();
     let has = follower.position().unwrap();
-    let put = pull_for(&leader, has, 1, Duration::from_secs(60)).unwrap();
+    let put = pull_for(&leader, has, 90, Duration::from_secs(60)).unwrap();
     let has = follower.follow(put).unwrap();
     assert_eq!((has.sequence, follower.len()), (2, 2));
     // The leader removes it by a record; the follower only passes over it.
-    let removal = pull_for(&leader, has, 1, Duration::from_secs(60)).unwrap();
+    let removal = pull_for(&leader, has, 90, Duration::from_secs(60)).unwrap();
     assert_eq!(removal.first, 3);
     assert!(follower.get(b"short").is_none());
     assert_eq!((follower.len(), follower.last_sequence()), (2, 2));

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod acknowledged;
 mod checkpoints;
 mod crash;
 mod damage;

@@ -249,8 +249,9 @@ pub(crate) fn goes_again(status: &Status) -> bool {
             | Code::TooLarge
             // Reads go on where the log has failed.
             | Code::StorageFailed
-            // They go on where another server takes the writes.
+            // They go on where another server takes the writes, or no follower has the last ones.
             | Code::NotLeader
+            | Code::NodeUnavailable
             // A token may open what reads among them and no batch.
             | Code::Unauthenticated
             | Code::Forbidden
@@ -265,6 +266,7 @@ pub(crate) fn error_text(status: &Status, method: &str) -> Option<&'static str> 
         (Some(Reason::Overflow), _) => Some(numbers::OVERFLOW),
         // Of a store that is cleared some keys may be gone.
         (None, Code::StorageFailed) if method != OrderedClear::NAME => Some(READ_ONLY),
+        (None, Code::NodeUnavailable) => Some("NOREPLICAS Not enough good replicas to write."),
         (None, Code::Full) => Some("OOM command not allowed when used memory > 'maxmemory'."),
         _ => None,
     }
@@ -291,5 +293,7 @@ mod tests {
         check(Code::BadArgument, OrderedBatch::NAME, None);
         check(Code::StorageFailed, OrderedBatch::NAME, Some(READ_ONLY));
         check(Code::StorageFailed, OrderedClear::NAME, None);
+        let no_replicas = "NOREPLICAS Not enough good replicas to write.";
+        check(Code::NodeUnavailable, OrderedBatch::NAME, Some(no_replicas));
     }
 }
