@@ -15,6 +15,7 @@ mod features_rollback;
 mod features_scan;
 mod features_upsert;
 mod features_versions;
+mod forward;
 mod infer;
 mod infos;
 mod model_run;
@@ -84,6 +85,9 @@ impl Backing for Engines {
     }
 }
 
+/// How the names of the methods of ordered stores begin.
+const STORES: &str = "ordered.";
+
 /// Every method that a server has whatever its configuration, in the order of the documentation.
 const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<Ping>(Any, Short, Always(ping::serve)),
@@ -125,7 +129,27 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
 
 /// All methods of a server: these, and those of its configuration.
 pub fn table(configured: &BTreeMap<String, Section>) -> Methods<Engines> {
-    let mut entries = Vec::from(SPECS);
+    with_configured(Vec::from(SPECS), configured)
+}
+
+/// The same of a process whose ordered stores another process of this server has: their methods' calls are sent on to it.
+pub fn table_without_stores(configured: &BTreeMap<String, Section>) -> Methods<Engines> {
+    let sent_on = |spec: MethodSpec<Engines>| match spec.name.starts_with(STORES) {
+        true => MethodSpec {
+            // The other process answers, whatever it costs there.
+            cost: Detached,
+            serve: Ready(forward::serve),
+            ..spec
+        },
+        false => spec,
+    };
+    with_configured(SPECS.into_iter().map(sent_on).collect(), configured)
+}
+
+fn with_configured(
+    mut entries: Vec<MethodSpec<Engines>>,
+    configured: &BTreeMap<String, Section>,
+) -> Methods<Engines> {
     entries.extend(configured.iter().map(|(name, section)| section.method(name)));
     Methods::new(entries)
 }

@@ -63,7 +63,7 @@ where
         }
         Err(error) => {
             failures.note(&error);
-            if matches!(error, WriteError::TooLate { .. }) && !call.arrival.is_rehearsal {
+            if matches!(error, WriteError::TooLate { .. }) && !call.arrival.is_internal {
                 call.calls.statistics.too_late();
             }
             call.refuse(&status_of(&error));

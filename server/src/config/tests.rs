@@ -290,7 +290,7 @@ fn what_several_processes_cannot_share_is_refused() {
     check(
         "[server]\nprocesses = 3\n[ordered.a]\ndurability = \"memory\"",
         &[],
-        "ordered.a: an ordered store can be opened by one process only; leave it out, or set server.processes = 1 (it is 3)",
+        "processes: 3",
     );
     let port = "[server]\nprocesses = 3\nlisten = \"127.0.0.1:0\"";
     check(port, &[], "server.listen is 127.0.0.1:0");

@@ -3,6 +3,7 @@
 use super::*;
 use millpond_calls::{Call, NodeAnswer, NodeSink, NodesOptions, Reply};
 use millpond_net::Session;
+use millpond_wire_frame::Encoding;
 use millpond_wire_schema::{Code, Status};
 
 /// Has no methods: what is tested calls others.
@@ -53,6 +54,7 @@ impl Dialling {
         for _ in 0..count {
             let call = NodeCall {
                 node: Arc::clone(&self.node),
+                encoding: Encoding::Msgpack,
                 method: "echo",
                 payload: vec![0x80],
                 sink: Box::new(Unheard),
