@@ -87,6 +87,7 @@ mod fleet {
     mod arrivals;
     mod processes;
     mod resp;
+    mod stores;
     mod versions;
 }
 

@@ -16,6 +16,7 @@ mod features_scan;
 mod features_upsert;
 mod features_versions;
 mod forward;
+mod forward_infos;
 mod infer;
 mod infos;
 mod model_run;
@@ -61,10 +62,10 @@ use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
     Code, FeaturesActivate, FeaturesDelete, FeaturesFresh, FeaturesInspect, FeaturesLookup, FeaturesMissed,
     FeaturesRollback, FeaturesScan, FeaturesUpsert, FeaturesVersions, Field, Infer, Infos, METHODS,
-    OrderedAppend, OrderedBatch, OrderedCheckpoint, OrderedClear, OrderedConcatenate, OrderedExpire,
-    OrderedFollow, OrderedGet, OrderedIncrement, OrderedInspect, OrderedItems, OrderedPromote, OrderedPut,
-    OrderedRemove, OrderedRemovePrefix, OrderedScan, OrderedTrim, Ping, Rank, Run, ServerStatus, Status,
-    Tune,
+    Method as _, OrderedAppend, OrderedBatch, OrderedCheckpoint, OrderedClear, OrderedConcatenate,
+    OrderedExpire, OrderedFollow, OrderedGet, OrderedIncrement, OrderedInspect, OrderedItems, OrderedPromote,
+    OrderedPut, OrderedRemove, OrderedRemovePrefix, OrderedScan, OrderedTrim, Ping, Rank, Run, ServerStatus,
+    Status, Tune,
 };
 use std::collections::BTreeMap;
 
@@ -134,14 +135,18 @@ pub fn table(configured: &BTreeMap<String, Section>) -> Methods<Engines> {
 
 /// The same of a process whose ordered stores another process of this server has: their methods' calls are sent on to it.
 pub fn table_without_stores(configured: &BTreeMap<String, Section>) -> Methods<Engines> {
-    let sent_on = |spec: MethodSpec<Engines>| match spec.name.starts_with(STORES) {
-        true => MethodSpec {
-            // The other process answers, whatever it costs there.
+    let sent_on = |spec: MethodSpec<Engines>| {
+        // The other process answers, whatever it costs there.
+        let serve = match &*spec.name {
+            Infos::NAME => UntilStop(forward_infos::serve),
+            name if name.starts_with(STORES) => Ready(forward::serve),
+            _ => return spec,
+        };
+        MethodSpec {
             cost: Detached,
-            serve: Ready(forward::serve),
+            serve,
             ..spec
-        },
-        false => spec,
+        }
     };
     with_configured(SPECS.into_iter().map(sent_on).collect(), configured)
 }

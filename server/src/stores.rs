@@ -132,8 +132,13 @@ pub(crate) fn prepare<S: Service>(
     Ok(transport?)
 }
 
+/// What they may use, where there are several processes and stores.
+pub(crate) fn of_process_0(config: &Config) -> Option<Options> {
+    (config.server.processes > 1 && !config.ordered.is_empty()).then(|| bounds(config))
+}
+
 /// What connections between processes may use: each carries the calls of many, so none ends for what one of these does.
-pub(crate) fn bounds(config: &Config) -> Options {
+fn bounds(config: &Config) -> Options {
     let options = data_bounds(config).options;
     let others = config.server.processes.saturating_sub(1).max(1);
     Options {
