@@ -2,7 +2,7 @@
 //!
 //! What is asked is as it came, and so is the answer; nothing of either is decoded here but what every method reads. Its invariants:
 //! a call that its token does not open, or that would be one too many, is not sent; what became of a write whose process was lost
-//! is not guessed.
+//! is not guessed; no stop waits for a call that waits for others' writes.
 
 use crate::{Engines, Served};
 use millpond_calls::{Detached, NodeAnswer, NodeCall, NodeError, NodeSink, Outbound, Spent, forwarded};
@@ -10,9 +10,11 @@ use millpond_catalog::Catalog;
 use millpond_wire_payload::{Encoding, Payload, Reserved};
 use millpond_wire_schema::{Code, Method as _, OrderedFollow, Status};
 use std::borrow::Cow;
-use std::sync::Arc;
-use std::time::Instant;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+/// How often a call that no stop waits for is looked after.
+const LOOK: Duration = Duration::from_millis(200);
 /// What a call that is on its way takes beside its payload.
 const CALL_BYTES: usize = 256;
 
@@ -42,7 +44,16 @@ pub(crate) fn serve(_: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -
     let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX).max(1);
     let encoding = call.asked.encoding;
     let asked = forwarded(left_ms, call.asked.payload);
+    let waits_for_others = permit.is_none();
     let detached = call.detach(permit, reserved.trace)?;
+    let detached = match waits_for_others {
+        false => Held::Alone(Box::new(detached)),
+        true => {
+            let shared = Arc::new(Mutex::new(Some(detached)));
+            look(Arc::clone(&shared), outbound, call.asked.clock.last());
+            Held::Shared(shared)
+        }
+    };
     outbound.send_on(NodeCall {
         node: Arc::clone(&process),
         encoding,
@@ -59,18 +70,56 @@ pub(crate) fn serve(_: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -
 
 /// A call that was sent on.
 struct SentOn {
-    detached: Detached<Engines>,
+    detached: Held,
     encoding: Encoding,
     changes: bool,
+}
+
+/// Who may answer it.
+enum Held {
+    /// What comes back.
+    Alone(Box<Detached<Engines>>),
+    /// The stop of this process too.
+    Shared(Arc<Shared>),
+}
+
+type Shared = Mutex<Option<Detached<Engines>>>;
+
+fn take(shared: &Shared) -> Option<Detached<Engines>> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+/// Answers a call where this process stops before what it waits for comes.
+fn look(shared: Arc<Shared>, outbound: &Outbound, now: Instant) {
+    let is_stopping = match &*shared.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(detached) => detached.calls.is_stopping(),
+        None => return,
+    };
+    if !is_stopping {
+        outbound.at(
+            now + LOOK,
+            Box::new(move |outbound, now| look(shared, outbound, now)),
+        );
+    } else if let Some(detached) = take(&shared) {
+        detached.refuse(&Status::new(
+            Code::Stopping,
+            "the server is stopping; call another one",
+        ));
+    }
 }
 
 impl NodeSink for SentOn {
     fn ended(self: Box<Self>, _: &Outbound, _: Instant, answer: Result<NodeAnswer<'_>, NodeError>) {
         let SentOn {
-            mut detached,
+            detached,
             encoding,
             changes,
         } = *self;
+        let detached = match detached {
+            Held::Alone(detached) => Some(*detached),
+            Held::Shared(shared) => take(&shared),
+        };
+        let Some(mut detached) = detached else { return };
         match answer {
             Ok(answer) if answer.encoding == encoding => {
                 detached.ready(Spent::default());

@@ -18,6 +18,9 @@ const NOT_ANSWER: &str = "bytes of nodes that are no answer";
 /// What a connection without calls is kept open with.
 const KEEP_ALIVE: (&str, &[u8]) = ("*ping", &[0x80]);
 
+/// What a frame has beside its payload: a head, and the name of a method.
+pub(crate) const FRAME_BYTES: usize = 64;
+
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum State {
@@ -59,7 +62,7 @@ struct Inner {
     has_answered: bool,
     /// A call without a sink keeps the connection open.
     awaited: Awaited<Option<Sent>>,
-    /// Bytes of their payloads.
+    /// Bytes of their frames.
     awaited_bytes: usize,
     /// When a byte last came, or the first of the calls that are awaited was sent.
     heard: Instant,
@@ -104,7 +107,7 @@ impl Wire {
         self.inner().awaited.len()
     }
 
-    /// Bytes of their payloads.
+    /// Bytes of their frames.
     pub(crate) fn awaited_bytes(&self) -> usize {
         self.inner().awaited_bytes
     }
@@ -138,7 +141,8 @@ impl Wire {
         if inner.awaited.is_empty() {
             inner.heard = now;
         }
-        let (method, payload, bytes) = (call.method, &call.payload, call.payload.len());
+        let (method, payload) = (call.method, &call.payload);
+        let bytes = payload.len() + FRAME_BYTES;
         let sent = Some(Sent {
             sink: call.sink,
             bytes,

@@ -3,7 +3,7 @@
 //! It reads no answer: a connection's session does. Its invariants: a node has at most `connections_max` connections of a
 //! thread, and at most `outstanding_max` calls on each; a call that cannot be sent ends at once.
 
-use crate::node::{NodeSession, State, To, Wire, unreached};
+use crate::node::{FRAME_BYTES, NodeSession, State, To, Wire, unreached};
 use arc_swap::ArcSwap;
 use millpond_calls::{NodeCall, NodeError, Nodes, Outbound, Service};
 use millpond_fronts_answer::{Reach, Serving};
@@ -30,7 +30,7 @@ pub struct PoolOptions {
     pub connections_max: usize,
     /// Calls unanswered on each of them.
     pub outstanding_max: usize,
-    /// Bytes of their payloads, beyond one call.
+    /// Bytes of their frames, beyond one call.
     pub outstanding_bytes_max: usize,
     /// How long opening one may take.
     pub connect_timeout: Duration,
@@ -228,7 +228,7 @@ impl NodePool {
             )));
         }
         let awaited_bytes = link.wire.awaited_bytes();
-        if awaited_bytes > 0 && awaited_bytes.saturating_add(bytes) > bytes_max {
+        if awaited_bytes > 0 && awaited_bytes.saturating_add(bytes + FRAME_BYTES) > bytes_max {
             return Err(NoLink::Full(format!(
                 "has calls of {awaited_bytes} bytes to answer already on each connection, and {bytes_max} are allowed"
             )));
