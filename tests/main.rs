@@ -88,6 +88,7 @@ mod fleet {
     mod processes;
     mod resp;
     mod stores;
+    mod stores_load;
     mod versions;
 }
 

@@ -296,10 +296,7 @@ impl Server {
             None => BTreeMap::new(),
         };
         arrivals::fetch_first(&config, program.member.as_ref())?;
-        let mut sections = config.sections();
-        if stores::are_elsewhere(&config, &program) {
-            sections.take_out_stores();
-        }
+        let sections = stores::sections_here(&config, &program);
         let engines = Handle::open_serving(sections, &serving, config.resources())?;
         let engines = Arc::new(engines);
         let bind = match program.member {

@@ -7,6 +7,7 @@ use crate::ports::{data_bounds, net_threads};
 use crate::processes::Member;
 use crate::{Error, Program};
 use millpond_calls::{NodeCounts, Nodes, NodesOptions, Service};
+use millpond_catalog::Sections;
 use millpond_fronts_answer::Serving;
 use millpond_fronts_native::{ForwardedOptions, PoolOptions, StoresPool, forwarded};
 use millpond_net::{Fronts, Listener, Options, Timeouts, Transport};
@@ -53,8 +54,17 @@ pub(crate) struct Elsewhere {
     pool: PoolOptions,
 }
 
+/// What this process opens: without the stores, where another one has them.
+pub(crate) fn sections_here(config: &Config, program: &Program) -> Sections {
+    let mut sections = config.sections();
+    if are_elsewhere(config, program) {
+        sections.take_out_stores();
+    }
+    sections
+}
+
 /// Whether another process has the stores that the configuration names.
-pub(crate) fn are_elsewhere(config: &Config, program: &Program) -> bool {
+fn are_elsewhere(config: &Config, program: &Program) -> bool {
     !config.ordered.is_empty() && program.member.as_ref().is_some_and(|member| !member.has_stores())
 }
 
