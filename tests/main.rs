@@ -88,6 +88,8 @@ mod fleet {
     mod arrivals;
     mod processes;
     mod resp;
+    mod stores;
+    mod stores_load;
     mod versions;
 }
 

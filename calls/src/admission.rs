@@ -219,7 +219,7 @@ mod tests {
             method: methods.named("rank").unwrap(),
             received: now,
             entered: now + Duration::from_millis(1),
-            is_rehearsal: false,
+            is_internal: false,
         };
         for passed in [0, 1] {
             let refused = admission.deadline(&arrival, Some(passed)).unwrap_err();

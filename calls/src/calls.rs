@@ -3,6 +3,7 @@
 
 use crate::{Access, Admission, Arrival, Backing, Methods, Nodes, Peer, Reply, SlowLog, Spent, Statistics};
 use arc_swap::{ArcSwap, Guard};
+use millpond_nodes::Node;
 use millpond_wire_schema::{Code, Status};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -29,6 +30,8 @@ pub struct Calls<S: Backing> {
     pub answer_bytes_max: usize,
     /// The servers that share tables with this one; none where it has all of them alone.
     nodes: OnceLock<Arc<Nodes>>,
+    /// The process of this server that has its ordered stores; none where this one has them, or there are none.
+    stores_at: OnceLock<Arc<Node>>,
     /// Set when the process begins to stop.
     stopping: AtomicBool,
     /// Set once everything is open and warm.
@@ -51,6 +54,7 @@ impl<S: Backing> Calls<S> {
             slow: SlowLog::new(slow_ms),
             answer_bytes_max,
             nodes: OnceLock::new(),
+            stores_at: OnceLock::new(),
             stopping: AtomicBool::new(false),
             state: OnceLock::new(),
             methods,
@@ -65,6 +69,17 @@ impl<S: Backing> Calls<S> {
     /// Tables are spread over those nodes.
     pub fn spread(&self, nodes: Arc<Nodes>) {
         let _ = self.nodes.set(nodes);
+    }
+
+    /// Another process of this server has its ordered stores.
+    pub fn set_stores_at(&self, process: Arc<Node>) {
+        let _ = self.stores_at.set(process);
+    }
+
+    /// The process that has this server's ordered stores, where this one has not.
+    #[inline]
+    pub fn stores_at(&self) -> Option<&Arc<Node>> {
+        self.stores_at.get()
     }
 
     /// The servers that share tables with this one.
@@ -102,7 +117,7 @@ impl<S: Backing> Calls<S> {
 
     /// Counts and logs a call that gets an error.
     pub(crate) fn refused(&self, arrival: &Arrival, trace: Option<&str>, status: &Status) {
-        if arrival.is_rehearsal {
+        if arrival.is_internal {
             return;
         }
         self.statistics.failed(arrival.method, status);
@@ -118,7 +133,7 @@ impl<S: Backing> Calls<S> {
 
     /// Counts a call of another thread's whose result was ready at `ready`.
     pub(crate) fn answered(&self, arrival: &Arrival, ready: Instant, trace: Option<&str>, spent: Spent<'_>) {
-        if arrival.is_rehearsal {
+        if arrival.is_internal {
             return;
         }
         self.statistics.answered(arrival, ready, spent.model);

@@ -77,7 +77,9 @@ pub use method::{
     Callers, ConfiguredHandler, Cost, Handler, MethodId, MethodSpec, Methods, Serve, StateHandler,
 };
 pub use nodes::{MapInUse, NodeCounts, Nodes, NodesOptions};
-pub use outbound::{NodeAnswer, NodeCall, NodeError, NodeSink, OnTime, Outbound, OutboundTimer};
+pub use outbound::{
+    NodeAnswer, NodeCall, NodeError, NodeSink, OnTime, Outbound, OutboundTimer, forwarded, split_forwarded,
+};
 pub use peer::Peer;
 pub use push::{OnAnswer, Push, PushAnswer, PushError, Pusher};
 pub use reply::{Answer, Later, Owed, Reply, Sink, Ticket};

@@ -4,7 +4,7 @@
 //! a sink hears once of its call, and never while [`Outbound::send`] runs; a timer is called once, not before its time.
 
 use millpond_nodes::Node;
-use millpond_wire_payload::{Encoding, Payload};
+use millpond_wire_payload::{Encoding, Map, Payload, PayloadError};
 use millpond_wire_schema::{Code, Status};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
@@ -17,10 +17,24 @@ pub struct NodeCall {
     pub node: Arc<Node>,
     /// The method's name.
     pub method: &'static str,
-    /// One map, as msgpack.
+    /// How the payload is written.
+    pub encoding: Encoding,
+    /// One map; of a call that is sent on, the time that it has left, and what its caller sent ([`forwarded`]).
     pub payload: Vec<u8>,
     /// Where the answer goes.
     pub sink: Box<dyn NodeSink>,
+}
+
+/// The payload of a call that is sent on to another process of this server: what time it has left in milliseconds, as eight bytes with
+/// the highest first, and what its caller sent.
+pub fn forwarded(left_ms: u64, payload: &[u8]) -> Vec<u8> {
+    [&left_ms.to_be_bytes(), payload].concat()
+}
+
+/// The parts of such a payload.
+pub fn split_forwarded(payload: &[u8]) -> Option<(u64, &[u8])> {
+    let (left_ms, payload) = payload.split_first_chunk()?;
+    Some((u64::from_be_bytes(*left_ms), payload))
 }
 
 /// Takes what became of a call to a node.
@@ -58,15 +72,21 @@ impl NodeError {
         }
     }
 
+    /// The error that another process of this server answered, as it is.
+    pub fn of_process(answer: NodeAnswer<'_>) -> NodeError {
+        let unread = |error: PayloadError| {
+            let ex = format!("another process of this server answered an error that cannot be read: {error}");
+            Status::new(Code::Internal, ex)
+        };
+        NodeError {
+            status: read_error(answer).unwrap_or_else(unread),
+            is_answer: true,
+        }
+    }
+
     /// The error that a node answered.
     pub fn answered(node: &str, answer: NodeAnswer<'_>) -> NodeError {
-        let read = Payload::new(answer.encoding, answer.payload);
-        let status = read.and_then(|payload| {
-            payload.read(|reader| {
-                millpond_wire_payload::Map::read(reader, "an error map").map(|map| Status::decode(&map))
-            })
-        });
-        let said = match status {
+        let said = match read_error(answer) {
             Ok(status) => Status::new(status.code, format!("node {node:?}: {}", status.ex)),
             Err(error) => Status::new(
                 Code::Internal,
@@ -78,6 +98,11 @@ impl NodeError {
             is_answer: true,
         }
     }
+}
+
+fn read_error(answer: NodeAnswer<'_>) -> Result<Status, PayloadError> {
+    let payload = Payload::new(answer.encoding, answer.payload)?;
+    payload.read(|reader| Map::read(reader, "an error map").map(|map| Status::decode(&map)))
 }
 
 /// What a timer does.
@@ -94,6 +119,8 @@ pub struct OutboundTimer {
 #[derive(Default)]
 pub struct Outbound {
     calls: RefCell<VecDeque<NodeCall>>,
+    /// Those for another process of this server.
+    sent_on: RefCell<VecDeque<NodeCall>>,
     timers: RefCell<BTreeMap<OutboundTimer, OnTime>>,
     next: Cell<u64>,
 }
@@ -102,6 +129,16 @@ impl Outbound {
     /// Sends a call at the end of this turn.
     pub fn send(&self, call: NodeCall) {
         self.calls.borrow_mut().push_back(call);
+    }
+
+    /// Sends a call on to another process of this server, at the end of this turn; they leave in their order.
+    pub fn send_on(&self, call: NodeCall) {
+        self.sent_on.borrow_mut().push_back(call);
+    }
+
+    /// The next call of [`Outbound::send_on`].
+    pub fn take_sent_on(&self) -> Option<NodeCall> {
+        self.sent_on.borrow_mut().pop_front()
     }
 
     /// Calls `on_time` on this thread, at the end of the first turn after `at`.
@@ -181,6 +218,14 @@ mod tests {
         outbound.at(now, Box::new(again));
         outbound.turn(now);
         assert_eq!(outbound.wake_at(), Some(now + Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn a_forwarded_payload_has_its_time_before_it() {
+        let whole = forwarded(258, b"{}");
+        assert_eq!(split_forwarded(&whole), Some((258, &b"{}"[..])));
+        assert_eq!(split_forwarded(&whole[..8]), Some((258, &b""[..])));
+        assert_eq!(split_forwarded(&whole[..7]), None);
     }
 
     #[test]

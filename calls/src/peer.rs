@@ -11,6 +11,8 @@ pub enum Peer {
     Inet(SocketAddr),
     /// A process of this machine, over a Unix socket.
     Unix,
+    /// Another process of this server, which sends on a call that it has admitted: nothing more is asked of its caller.
+    Process,
 }
 
 impl From<Option<SocketAddr>> for Peer {
@@ -24,7 +26,7 @@ impl Peer {
     pub fn ip(self) -> Option<IpAddr> {
         match self {
             Peer::Inet(address) => Some(address.ip().to_canonical()),
-            Peer::Unix => None,
+            Peer::Unix | Peer::Process => None,
         }
     }
 
@@ -44,6 +46,7 @@ impl fmt::Display for Peer {
         match self {
             Peer::Inet(address) => address.fmt(out),
             Peer::Unix => out.write_str("unix"),
+            Peer::Process => out.write_str("process"),
         }
     }
 }

@@ -5,8 +5,8 @@
 use crate::push::Pusher;
 use crate::reply::lost;
 use crate::{
-    Arrival, Backing, Call, Calls, Cost, Host, MethodId, MethodService, MethodSpec, Outbound, Permit, Reply,
-    Spent, Ticket,
+    Arrival, Backing, Call, Calls, Cost, Host, MethodId, MethodService, MethodSpec, Outbound, Peer, Permit,
+    Reply, Spent, Ticket,
 };
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::{Code, Status};
@@ -39,7 +39,7 @@ impl<'a, S: Backing> Served<'a, S> {
         service: &'a MethodService<S>,
         method: MethodId,
         asked: &'a Call<'a>,
-        is_rehearsal: bool,
+        is_internal: bool,
         reply: Reply<'a>,
     ) -> Served<'a, S> {
         let arrival = Arrival {
@@ -49,7 +49,7 @@ impl<'a, S: Backing> Served<'a, S> {
                 Cost::Detached | Cost::Batched => asked.clock.read(),
                 Cost::Short | Cost::Unbounded => asked.clock.last(),
             },
-            is_rehearsal,
+            is_internal,
         };
         Served {
             calls: &service.calls,
@@ -71,7 +71,12 @@ impl<'a, S: Backing> Served<'a, S> {
     /// [`Code::DeadlinePassed`] when that was before.
     #[inline]
     pub fn deadline(&self, payload_ms: Option<u64>) -> Result<Instant, Status> {
-        let budget_ms = payload_ms.or(self.asked.meta.deadline_ms);
+        let beside_ms = self.asked.meta.deadline_ms;
+        let budget_ms = match self.asked.caller.peer {
+            // What is left of the payload's.
+            Peer::Process => beside_ms.or(payload_ms),
+            Peer::Inet(_) | Peer::Unix => payload_ms.or(beside_ms),
+        };
         self.calls.admission.deadline(&self.arrival, budget_ms)
     }
 
@@ -113,7 +118,7 @@ impl<'a, S: Backing> Served<'a, S> {
     ) {
         let Some(reply) = self.reply.take() else { return };
         reply.ok(write);
-        if self.arrival.is_rehearsal {
+        if self.arrival.is_internal {
             return;
         }
         self.service.answered(self.arrival.method);
@@ -141,17 +146,18 @@ impl<'a, S: Backing> Served<'a, S> {
     /// Where it may wait for the end of its turn, if its method's calls do: then the hook serves it, on this thread, once it is
     /// detached. A rehearsal is of no turn.
     pub fn batch(&self) -> Option<RefMut<'a, S::Batch>> {
-        (self.entry().cost == Cost::Batched).then(|| self.turn_end())?
+        (self.entry().cost == Cost::Batched && !self.arrival.is_internal).then(|| self.turn_end())?
     }
 
     /// What the hook at the end of its turn will serve, to add to it; no turn of a rehearsal ends.
     pub fn turn_end(&self) -> Option<RefMut<'a, S::Batch>> {
-        (!self.arrival.is_rehearsal).then(|| self.service.batch())
+        let is_rehearsal = self.arrival.is_internal && self.asked.caller.peer != Peer::Process;
+        (!is_rehearsal).then(|| self.service.batch())
     }
 
     /// Calls to other servers; of a rehearsal nothing is sent.
     pub fn outbound(&self) -> Option<(&'a Outbound, &'a Arc<Mutex<S::Kept>>)> {
-        (!self.arrival.is_rehearsal).then_some((&self.service.outbound, &self.service.kept))
+        (!self.arrival.is_internal).then_some((&self.service.outbound, &self.service.kept))
     }
 
     /// Takes the call to another thread, or to the end of its turn; it holds the permit until it is answered. `trace` is the payload's own.

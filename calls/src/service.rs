@@ -154,8 +154,12 @@ impl<S: Backing> MethodService<S> {
         }
     }
 
-    /// Refuses by address, by the method's rules, and while the process stops.
+    /// Refuses a caller's call by address, by the method's rules, and while the process stops.
     fn admit(&self, call: &Served<'_, S>) -> Result<(), Status> {
+        if call.arrival.is_internal {
+            // The process that sent it on has admitted it, maybe before both were told to stop, and waits for its end.
+            return Ok(());
+        }
         let (method, entry) = (call.arrival.method, call.entry());
         let access = &self.calls.access;
         if !access.is_open(method) {
@@ -177,7 +181,7 @@ impl<S: Backing> MethodService<S> {
     fn read<'c>(&self, call: &Served<'c, S>) -> Result<Payload<'c>, Status> {
         let payload = Payload::new(call.asked.encoding, call.asked.payload)?;
         let (method, access) = (call.arrival.method, &self.calls.access);
-        if !call.arrival.is_rehearsal && !access.is_open(method) {
+        if !call.arrival.is_internal && !access.is_open(method) {
             let token = Reserved::of(&payload)?.token.map(|token| token.0);
             let token = token.or(call.asked.meta.token);
             access.open(method, &call.entry().name, token)?;
@@ -245,7 +249,8 @@ impl<S: Backing> Service for MethodService<S> {
             Ok(method) => method,
             Err(name) => return calls.unknown(name, asked.caller.peer, reply),
         };
-        let mut call = Served::new(self, method, asked, false, reply.hand_on());
+        let is_internal = asked.caller.peer == Peer::Process;
+        let mut call = Served::new(self, method, asked, is_internal, reply.hand_on());
         let (connection, bytes) = (asked.caller.connection, asked.payload.len());
         tracing::trace!(method = calls.methods.name(method), connection, bytes, "called");
         let served = self.admit(&call).and_then(|()| match &call.entry().serve {
@@ -300,7 +305,8 @@ impl<S: Backing> Service for MethodService<S> {
     }
 
     fn outbound(&self) -> Option<&Outbound> {
-        self.calls.nodes().map(|_| &self.outbound)
+        let calls = &self.calls;
+        (calls.nodes().is_some() || calls.stores_at().is_some()).then_some(&self.outbound)
     }
 
     fn has_batch(&self) -> bool {

@@ -43,8 +43,9 @@ pub struct Arrival {
     pub received: Instant,
     /// When the service had it; of a call that is answered at once, when the clock was last read before that.
     pub entered: Instant,
-    /// The server calls itself while it warms up: the call is counted and logged nowhere.
-    pub is_rehearsal: bool,
+    /// The server calls itself: it warms up, or another of its processes sent on what it has checked and counts. The call is counted
+    /// and logged nowhere, and sent on no further.
+    pub is_internal: bool,
 }
 
 impl Arrival {

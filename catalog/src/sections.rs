@@ -118,6 +118,21 @@ impl Sections {
         Ok(())
     }
 
+    /// Takes out the ordered stores: another process has them, and calls of them go there.
+    pub fn take_out_stores(&mut self) {
+        (self.ordered, self.default_store) = (BTreeMap::new(), None);
+    }
+
+    /// A pipeline and its stage that reads an ordered store, and which, if there is one.
+    pub fn stage_of_a_store(&self) -> Option<(&str, String, String)> {
+        self.pipelines.iter().find_map(|(name, pipeline)| {
+            let plan = pipeline.plan_among(name, &self.pipelines).ok()?;
+            let (stage, store) = plan.names().find(|(_, name)| name.section == "ordered")?;
+            let stage = plan.stages.get(stage)?.name.to_string();
+            Some((name.as_str(), stage, store.name.to_owned()))
+        })
+    }
+
     /// Takes out a table, and the pipelines that look it up; returns their names.
     pub fn take_out_table(&mut self, table: &str) -> Vec<String> {
         let all = self.pipelines.clone();

@@ -26,7 +26,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     }
     let (decoded, reserved) = schema::Call::decode(payload)?;
     let deadline = call.deadline(reserved.deadline_ms)?;
-    if let Some(nodes) = call.calls.nodes().filter(|_| !call.arrival.is_rehearsal)
+    if let Some(nodes) = call.calls.nodes().filter(|_| !call.arrival.is_internal)
         && spread::concerns(catalog, nodes, &decoded)?
     {
         let nodes = Arc::clone(nodes);

@@ -15,6 +15,8 @@ mod features_rollback;
 mod features_scan;
 mod features_upsert;
 mod features_versions;
+mod forward;
+mod forward_infos;
 mod infer;
 mod infos;
 mod model_run;
@@ -60,10 +62,10 @@ use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
     Code, FeaturesActivate, FeaturesDelete, FeaturesFresh, FeaturesInspect, FeaturesLookup, FeaturesMissed,
     FeaturesRollback, FeaturesScan, FeaturesUpsert, FeaturesVersions, Field, Infer, Infos, METHODS,
-    OrderedAppend, OrderedBatch, OrderedCheckpoint, OrderedClear, OrderedConcatenate, OrderedExpire,
-    OrderedFollow, OrderedGet, OrderedIncrement, OrderedInspect, OrderedItems, OrderedPromote, OrderedPut,
-    OrderedRemove, OrderedRemovePrefix, OrderedScan, OrderedTrim, Ping, Rank, Run, ServerStatus, Status,
-    Tune,
+    Method as _, OrderedAppend, OrderedBatch, OrderedCheckpoint, OrderedClear, OrderedConcatenate,
+    OrderedExpire, OrderedFollow, OrderedGet, OrderedIncrement, OrderedInspect, OrderedItems, OrderedPromote,
+    OrderedPut, OrderedRemove, OrderedRemovePrefix, OrderedScan, OrderedTrim, Ping, Rank, Run, ServerStatus,
+    Status, Tune,
 };
 use std::collections::BTreeMap;
 use turn_end::TurnEnd;
@@ -84,6 +86,9 @@ impl Backing for Engines {
         batch.run();
     }
 }
+
+/// How the names of the methods of ordered stores begin.
+const STORES: &str = "ordered.";
 
 /// Every method that a server has whatever its configuration, in the order of the documentation.
 const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
@@ -126,7 +131,31 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
 
 /// All methods of a server: these, and those of its configuration.
 pub fn table(configured: &BTreeMap<String, Section>) -> Methods<Engines> {
-    let mut entries = Vec::from(SPECS);
+    with_configured(Vec::from(SPECS), configured)
+}
+
+/// The same of a process whose ordered stores another process of this server has: their methods' calls are sent on to it.
+pub fn table_without_stores(configured: &BTreeMap<String, Section>) -> Methods<Engines> {
+    let sent_on = |spec: MethodSpec<Engines>| {
+        // The other process answers, whatever it costs there.
+        let serve = match &*spec.name {
+            Infos::NAME => UntilStop(forward_infos::serve),
+            name if name.starts_with(STORES) => Ready(forward::serve),
+            _ => return spec,
+        };
+        MethodSpec {
+            cost: Detached,
+            serve,
+            ..spec
+        }
+    };
+    with_configured(SPECS.into_iter().map(sent_on).collect(), configured)
+}
+
+fn with_configured(
+    mut entries: Vec<MethodSpec<Engines>>,
+    configured: &BTreeMap<String, Section>,
+) -> Methods<Engines> {
     entries.extend(configured.iter().map(|(name, section)| section.method(name)));
     Methods::new(entries)
 }

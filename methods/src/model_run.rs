@@ -247,7 +247,7 @@ fn answer<T>(
     match printed {
         Ok((printed, timing, times)) => {
             call.ready(spent(Some(timing), &times));
-            if !call.arrival.is_rehearsal {
+            if !call.arrival.is_internal {
                 log(&call, &printed.scores, &timing);
             }
             call.ok(printed.write);
@@ -258,7 +258,7 @@ fn answer<T>(
 
 /// Counts a request that was not let in because it would be answered too late, or wait too long.
 fn count_late(call: &Served<'_>, reason: Rejected) {
-    if matches!(reason, Rejected::TooLate { .. } | Rejected::Standing { .. }) && !call.arrival.is_rehearsal {
+    if matches!(reason, Rejected::TooLate { .. } | Rejected::Standing { .. }) && !call.arrival.is_internal {
         call.calls.statistics.too_late();
     }
 }

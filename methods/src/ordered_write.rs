@@ -65,7 +65,7 @@ where
         }
         Err(error) => {
             failures.note(&error);
-            if matches!(error, WriteError::TooLate { .. }) && !waiting.arrival.is_rehearsal {
+            if matches!(error, WriteError::TooLate { .. }) && !waiting.arrival.is_internal {
                 waiting.calls.statistics.too_late();
             }
             waiting.refuse(&status_of(&error));

@@ -45,7 +45,7 @@ impl fmt::Display for Bound {
     }
 }
 
-/// A bound socket that nothing accepts from yet; one whose address is shared does not listen either. Dropping one takes a Unix
+/// A bound socket that nothing accepts from yet; one whose address is shared, or that is to be deaf, does not listen either. Dropping one takes a Unix
 /// socket's file away.
 #[derive(Debug)]
 pub struct Listener {
@@ -124,6 +124,16 @@ impl Listener {
     /// # Errors
     /// [`Error::Bind`]: another process listens there, the path is something else, or the folder does not take it.
     pub fn bind_unix(path: &Path, key: &str) -> Result<Listener, Error> {
+        let mut listener = Listener::bind_unix_deaf(path, key)?;
+        listener.listen()?;
+        Ok(listener)
+    }
+
+    /// The same, and nobody can connect before [`Listener::listen`].
+    ///
+    /// # Errors
+    /// As [`Listener::bind_unix`].
+    pub fn bind_unix_deaf(path: &Path, key: &str) -> Result<Listener, Error> {
         let failed = |source, hint| Error::bind(Bound::Unix(path.to_owned()), key, source, hint);
         if path
             .symlink_metadata()
@@ -140,7 +150,6 @@ impl Listener {
             let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
             socket.set_nonblocking(true)?;
             socket.bind(&SockAddr::unix(path)?)?;
-            socket.listen(BACKLOG)?;
             Ok(socket)
         };
         let socket = bind().map_err(|source: std::io::Error| {
@@ -155,7 +164,7 @@ impl Listener {
         Ok(Listener {
             socket,
             bound: Bound::Unix(path.to_owned()),
-            deaf: None,
+            deaf: Some(key.to_owned()),
             tls: None,
             port: 0,
         })

@@ -8,7 +8,7 @@ mod facts;
 mod memory;
 
 use crate::config::{Config, check};
-use crate::{ports, tls};
+use crate::{ports, stores, tls};
 pub use facts::Facts;
 use serde::Serialize;
 use std::fmt;
@@ -130,7 +130,8 @@ fn files(facts: &Facts, config: &Config) -> Option<Finding> {
             "{text} (server.connections_max is {connections}, and as many as {more} more are being refused or linger)"
         ));
     }
-    let fits = connections_within(hard.saturating_sub(FILES_BESIDE));
+    let beside = FILES_BESIDE.saturating_add(files_of_stores_max(config));
+    let fits = connections_within(hard.saturating_sub(beside));
     // A tenth more than it takes: the kernel spreads connections by a hash.
     let spread = connections.saturating_mul(processes).saturating_mul(11);
     let several = match spread.div_ceil(fits.saturating_mul(10).max(1)) {
@@ -147,11 +148,20 @@ fn files(facts: &Facts, config: &Config) -> Option<Finding> {
     ))
 }
 
+/// Files of the connections between as many processes as there may be, where they would have any.
+fn files_of_stores_max(config: &Config) -> u64 {
+    let mut several = config.clone();
+    several.server.processes = check::PROCESSES_MAX;
+    stores::of_process_0(&several).map_or(0, |options| options.connections_open_max())
+}
+
 /// Files of one process at worst.
 fn files_needed(config: &Config) -> u64 {
+    let of_stores = stores::of_process_0(config).map_or(0, |options| options.connections_open_max());
     ports::data_bounds(config)
         .options
         .connections_open_max()
+        .saturating_add(of_stores)
         .saturating_add(FILES_BESIDE)
 }
 
@@ -173,8 +183,7 @@ fn connections_within(files: u64) -> u64 {
     fits
 }
 
-/// Whether the configuration may say so many processes, as a start would judge it: an ordered store, a Unix socket and port 0
-/// have one.
+/// Whether the configuration may say so many processes, as a start would judge it: an overlay, a Unix socket and port 0 have one.
 fn takes_processes(config: &Config, processes: u64) -> bool {
     processes <= check::PROCESSES_MAX as u64 && check::check_shared(config).is_ok()
 }

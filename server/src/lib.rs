@@ -33,6 +33,7 @@ mod program;
 mod rehearsal;
 mod resp;
 mod stop;
+mod stores;
 mod switch;
 mod tls;
 mod tune;
@@ -53,9 +54,10 @@ use millpond_catalog::{Catalog, Handle, Sections};
 use millpond_engines_features as features;
 use millpond_engines_ordered::Durability;
 use millpond_fronts_answer::Reach;
+use millpond_fronts_native::Pools;
 use millpond_methods::Engines;
-use millpond_net::{Listener, Transport, raise_file_limit};
-use ports::{Counted, admin_port, data_port};
+use millpond_net::{Listener, Pulses, Transport, raise_file_limit};
+use ports::{Counted, admin_port, data_port, listen_also};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -75,11 +77,18 @@ pub(crate) struct Shared {
     program: Program,
     /// The servers that share tables with this one.
     spread: Option<nodes::Spread>,
+    /// Where the ordered stores are, where another process of this server has them.
+    stores: Option<stores::Elsewhere>,
 }
 
 impl Shared {
     fn new(config: Config, program: Program) -> Shared {
-        let (server, methods) = (&config.server, millpond_methods::table(&config.methods));
+        let stores = stores::Elsewhere::of(&config, &program);
+        let methods = match stores {
+            Some(_) => millpond_methods::table_without_stores(&config.methods),
+            None => millpond_methods::table(&config.methods),
+        };
+        let server = &config.server;
         let calls = Calls::new(
             Access::new(&config.access, config.admin.token.clone(), &methods),
             Admission::new(
@@ -91,6 +100,9 @@ impl Shared {
             config.log.slow_ms,
             server.frame_bytes_max,
         );
+        if let Some(stores) = &stores {
+            calls.set_stores_at(stores.process());
+        }
         Shared {
             calls: Arc::new(calls),
             health: Health::default(),
@@ -100,6 +112,7 @@ impl Shared {
             switching: switch::Switching::default(),
             program,
             spread: None,
+            stores,
             config,
         }
     }
@@ -113,9 +126,11 @@ impl Shared {
         self
     }
 
-    /// What takes its calls to other servers, where there are any.
+    /// What takes its calls to other servers and processes, where there are any.
     fn reach(&self) -> Option<Box<dyn Reach<MethodService<Engines>>>> {
-        self.spread.as_ref().map(nodes::Spread::reach)
+        let nodes = self.spread.as_ref().map(nodes::Spread::pool);
+        let stores = self.stores.as_ref().map(stores::Elsewhere::pool);
+        Some(Box::new(Pools::new(nodes, stores)?))
     }
 
     /// What a net thread of the data port serves calls with.
@@ -231,6 +246,8 @@ pub struct Server {
     /// None where the process is one of several: their parent has it.
     admin: Option<Transport>,
     tls: Option<tls::Port>,
+    /// Where other processes of this server are answered, where this one has the ordered stores of all.
+    stores: Option<Transport>,
     resp: RespAddrs,
     /// Follows the map of nodes, where there is one.
     follower: Option<nodes::Follower>,
@@ -280,7 +297,8 @@ impl Server {
             None => BTreeMap::new(),
         };
         arrivals::fetch_first(&config, program.member.as_ref())?;
-        let engines = Handle::open_serving(config.sections(), &serving, config.resources())?;
+        let sections = stores::sections_here(&config, &program);
+        let engines = Handle::open_serving(sections, &serving, config.resources())?;
         let engines = Arc::new(engines);
         let bind = match program.member {
             Some(_) => Listener::bind_shared,
@@ -297,6 +315,7 @@ impl Server {
             None => Some(Listener::bind(config.admin.listen, "admin.listen")?),
             Some(_) => None,
         };
+        let of_stores = stores::listener(&program)?;
         let spread = nodes::open(&config)?;
         let shared = Arc::new(Shared::new(config, program).spreading(spread));
         let start_admin = |listener| {
@@ -306,6 +325,8 @@ impl Server {
         let admin = admin.map(start_admin).transpose()?;
         // While it warms, a lone process answers that it is not ready; one of several leaves that to the others.
         let (mut data, counted) = port.prepare(listeners, "net", shared.service(), shared.reach())?;
+        let prepare = |listener| stores::prepare(&shared.config, listener, shared.service());
+        let stores = of_stores.map(prepare).transpose()?;
         let state = match shared.program.member {
             Some(_) => "bound",
             None => {
@@ -327,7 +348,7 @@ impl Server {
             allocator = shared.program.allocator,
             "{state}; warming up"
         );
-        let mut server = Server::watched(shared, data, admin, tls)?;
+        let mut server = Server::watched(shared, data, (admin, stores), tls)?;
         server.resp = resp;
         let warm = server.warm(&engines);
         let joined = warm.and_then(|()| server.join(&engines));
@@ -344,16 +365,17 @@ impl Server {
     fn watched(
         shared: Arc<Shared>,
         data: Transport,
-        admin: Option<Transport>,
+        (admin, stores): (Option<Transport>, Option<Transport>),
         tls: Option<tls::Port>,
     ) -> Result<Server, Error> {
-        let admin_pulses = admin.as_ref().map(Transport::pulses).unwrap_or_default();
-        let watch = Watch::start(&shared, data.pulses().and(admin_pulses))?;
+        let beside = admin.iter().chain(&stores).map(Transport::pulses);
+        let watch = Watch::start(&shared, beside.fold(data.pulses(), Pulses::and))?;
         Ok(Server {
             shared,
             data,
             admin,
             tls,
+            stores,
             resp: RespAddrs::default(),
             follower: None,
             catching_up: None,
@@ -381,6 +403,9 @@ impl Server {
         };
         let serving = member.wait_to_serve(&self.shared, engines.pin().serving())?;
         switch::follow(engines, serving)?;
+        if let Some(stores) = &mut self.stores {
+            stores.accept()?;
+        }
         self.data.accept()?;
         member.is_ready();
         tracing::info!("accepting");
@@ -449,16 +474,6 @@ impl Server {
             None => tracing::info!("nothing to read again: there is no server.tls; SIGTERM stops"),
         }
     }
-}
-
-/// Binds what is listened on beside `server.listen`.
-fn listen_also(server: &config::Server, bind: Bind) -> Result<Vec<Listener>, Error> {
-    let key = "server.listen_also";
-    let bind = |listen: &config::Listen| match listen {
-        config::Listen::Inet(address) => bind(*address, key),
-        config::Listen::Unix(path) => Listener::bind_unix(path, key),
-    };
-    Ok(server.listen_also.iter().map(bind).collect::<Result<_, _>>()?)
 }
 
 /// Raises the limit on open files as far as it goes, and says where that is not enough.

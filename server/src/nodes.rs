@@ -7,8 +7,7 @@ use crate::config::nodes::{check_reachable, registration};
 use crate::config::{Config, Etcd, MapSource};
 use crate::tls::outward_warnings;
 use crate::{Error, Shared, config};
-use millpond_calls::{Nodes, NodesOptions, Service};
-use millpond_fronts_answer::Reach;
+use millpond_calls::{Nodes, NodesOptions};
 use millpond_fronts_native::{Names, NodePool, PoolOptions};
 use millpond_membership::{Event, Membership};
 use millpond_net::OutwardTls;
@@ -121,9 +120,9 @@ fn read_lease(section: &crate::config::Nodes) -> Duration {
 
 impl Spread {
     /// What takes a net thread's calls to the nodes.
-    pub(crate) fn reach<S: Service>(&self) -> Box<dyn Reach<S>> {
+    pub(crate) fn pool(&self) -> NodePool {
         let (nodes, names) = (Arc::clone(&self.nodes), Arc::clone(&self.names));
-        Box::new(NodePool::new(nodes, names, self.pool.clone()))
+        NodePool::new(nodes, names, self.pool.clone())
     }
 
     /// The same for threads that call nodes by themselves.

@@ -1,7 +1,7 @@
 //! What the connections of each port may use: of the data ports as configured, of the admin port always the same.
 //! It binds nothing. Its invariant: silent connections, however many, keep nobody from the admin port.
 
-use crate::{Error, config, encryption};
+use crate::{Bind, Error, config, encryption};
 use config::Config;
 use millpond_calls::Service;
 use millpond_fronts_answer::{Reach, Serving};
@@ -193,4 +193,14 @@ fn hosts(key: &'static str, listed: &[String]) -> Hosts {
 
 fn leaked(texts: &[String]) -> Vec<&'static str> {
     texts.iter().map(|text| &*text.clone().leak()).collect()
+}
+
+/// Binds what is listened on beside `server.listen`.
+pub(crate) fn listen_also(server: &config::Server, bind: Bind) -> Result<Vec<Listener>, Error> {
+    let key = "server.listen_also";
+    let bind = |listen: &config::Listen| match listen {
+        config::Listen::Inet(address) => bind(*address, key),
+        config::Listen::Unix(path) => Listener::bind_unix(path, key),
+    };
+    Ok(server.listen_also.iter().map(bind).collect::<Result<_, _>>()?)
 }

@@ -5,6 +5,7 @@
 //! process's input and output (`millpond_fleet`). Its invariant: a process ends when its parent does, however that ends.
 
 mod admin;
+mod folder;
 mod member;
 mod message;
 mod parent;
@@ -15,6 +16,9 @@ pub use member::Member;
 pub use supervisor::Supervisor;
 
 use crate::config::Config;
+
+/// The process that has the ordered stores of all. It is the one that starts first, and alone.
+pub(crate) const STORES_AT: usize = 0;
 
 /// The configuration of one of several processes: its own net threads, on processors that follow those of the process before.
 pub(crate) fn share(mut config: Config, number: usize) -> Config {

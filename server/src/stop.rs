@@ -59,7 +59,10 @@ impl Server {
         let drain = Duration::from_millis(self.shared.config.server.drain_ms_max);
         let drained = Instant::now() + drain;
         self.end_waits_by(Instant::now() + drain / 2);
-        ends_by(drained, || admission.unfinished() == 0);
+        // What the other processes have accepted is finished here, so this one stops behind them.
+        ends_by(drained, || {
+            admission.unfinished() == 0 && !self.is_called_by_others()
+        });
         let mut left = unfinished(admission);
         self.answer_stragglers(drained);
         left.extend(self.close(drained));
@@ -77,6 +80,12 @@ impl Server {
         if let Some(engines) = self.shared.calls.state() {
             engines.stores.values().for_each(|store| store.end_waits_by(ends));
         }
+    }
+
+    /// Whether other processes of this server may still send calls on to this one.
+    fn is_called_by_others(&self) -> bool {
+        let stores = self.stores.as_ref();
+        stores.is_some_and(|stores| stores.counters().live.load(Ordering::Relaxed) > 0)
     }
 
     /// What a stop has not finished yet, while another thread is in it.
@@ -113,7 +122,8 @@ impl Server {
         let grace = (drained + FLUSH_LATE)
             .saturating_duration_since(now)
             .min(FLUSH_MAX);
-        let transports = [Some(self.data), self.admin].into_iter().flatten().collect();
+        let transports = [Some(self.data), self.admin, self.stores];
+        let transports = transports.into_iter().flatten().collect();
         let mut left = Transport::close_all(transports, grace);
         left.extend(engines());
         let threads = watch.into_iter().chain(tls).chain(follower).chain(catching_up);

@@ -302,13 +302,6 @@ fn what_several_processes_cannot_share_is_refused() {
     };
     let two = "server.processes=2";
     check(
-        &[two, "ordered.events.durability=memory"],
-        &[
-            "ordered.events: an ordered store can be opened by one process only",
-            "server.processes = 1",
-        ],
-    );
-    check(
         &["server.processes=0"],
         &["server.processes is 0; expected at least 1"],
     );

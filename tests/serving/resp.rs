@@ -67,7 +67,7 @@ pub(super) fn row(key: u64) -> Vec<u8> {
     [b"$8\r\n", numbers.as_flattened(), b"\r\n"].concat()
 }
 
-pub(super) fn command(words: &[&[u8]]) -> Vec<u8> {
+pub fn command(words: &[&[u8]]) -> Vec<u8> {
     let mut out = format!("*{}\r\n", words.len()).into_bytes();
     for word in words {
         out.extend(format!("${}\r\n", word.len()).into_bytes());
@@ -97,6 +97,27 @@ impl Redis {
         }
         let texts = [&found[..], expected].map(|bytes| bytes.escape_ascii().to_string());
         assert_eq!(texts[0], texts[1], "answer to {}", sent.escape_ascii());
+    }
+
+    /// Sends bytes, and reads nothing.
+    pub fn send(&mut self, sent: &[u8]) {
+        self.0.write_all(sent).unwrap();
+    }
+
+    /// The text that a line is replied.
+    pub fn bulk(&mut self, line: &str) -> String {
+        self.send(format!("{line}\r\n").as_bytes());
+        let mut head = Vec::new();
+        while !head.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            head.push(byte[0]);
+        }
+        let head = String::from_utf8(head).unwrap();
+        let len: usize = head.trim().strip_prefix('$').unwrap().parse().unwrap();
+        let mut text = vec![0; len + 2];
+        self.0.read_exact(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
     }
 
     /// The same with words for a line.

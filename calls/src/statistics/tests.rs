@@ -17,7 +17,7 @@ fn arrival(method: MethodId, queue: Duration) -> Arrival {
         method,
         received,
         entered: received + queue,
-        is_rehearsal: false,
+        is_internal: false,
     }
 }
 

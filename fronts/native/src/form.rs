@@ -19,6 +19,8 @@ pub(crate) enum Form {
         /// The frame is the message of a WebSocket.
         in_message: bool,
     },
+    /// The same for another process of this server, whose front needs all that is known of an error.
+    Process { encoding: Encoding, seq: u32 },
 }
 
 /// Where an answer that was begun lies.
@@ -36,13 +38,14 @@ impl Form {
         out: &'o mut Vec<u8>,
         open: &mut Open,
     ) -> Option<(&'o mut Vec<u8>, Encoding)> {
-        let Form::Frame {
-            encoding,
-            seq,
-            in_message,
-        } = self
-        else {
-            return None;
+        let (encoding, seq, in_message) = match self {
+            Form::Oneway => return None,
+            Form::Frame {
+                encoding,
+                seq,
+                in_message,
+            } => (encoding, seq, in_message),
+            Form::Process { encoding, seq } => (encoding, seq, false),
         };
         open.message = in_message.then(|| begin_message(out, None));
         open.frame = begin_answer(out, encoding, status, seq);
@@ -60,7 +63,7 @@ impl answer::Form for Form {
 
     #[inline]
     fn finish(self, out: &mut Vec<u8>, open: &mut Open) {
-        if let Form::Frame { .. } = self {
+        if !matches!(self, Form::Oneway) {
             finish_answer(out, open.frame);
             if let Some(message) = open.message.take() {
                 finish_message(out, message);
@@ -71,7 +74,11 @@ impl answer::Form for Form {
     fn error(self, out: &mut Vec<u8>, status: &Status) {
         let mut open = Open::default();
         if let Some((bytes, encoding)) = self.begin_as(1, out, &mut open) {
-            status.encode(&mut Encoder::new(bytes, encoding, false));
+            let mut encoder = Encoder::new(bytes, encoding, false);
+            match self {
+                Form::Process { .. } => status.encode_whole(&mut encoder),
+                Form::Oneway | Form::Frame { .. } => status.encode(&mut encoder),
+            }
             self.finish(out, &mut open);
         }
     }

@@ -9,13 +9,17 @@
 #[cfg(feature = "fpnn-encryption")]
 mod channel;
 mod form;
+mod forwarded;
 mod node;
 mod pool;
+mod pools;
 mod pusher;
 
 #[cfg(feature = "fpnn-encryption")]
 pub use channel::Encryption;
+pub use forwarded::{ForwardedOptions, forwarded};
 pub use pool::{Names, NodePool, PoolOptions};
+pub use pools::{Pools, StoresPool};
 pub use pusher::PUSH_BYTES_MAX;
 
 use form::Form;

@@ -3,10 +3,11 @@
 //! It opens nothing and chooses no node. Its invariant: each call that is given to it ends once, with the node's answer or with
 //! why there is none; a sink is called without any lock held.
 
-use millpond_calls::{NodeAnswer, NodeCall, NodeCounts, NodeError, NodeSink, Service};
+use millpond_calls::{NodeAnswer, NodeCall, NodeCounts, NodeError, NodeSink, Service, forwarded};
 use millpond_fronts_answer::Serving;
 use millpond_net::{Received, Session, Turn, limited};
 use millpond_wire_frame::{Awaited, Encoding, FrameKind, Limits, Parsed};
+use millpond_wire_schema::{Code, Status};
 use std::io;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +17,9 @@ use std::time::Instant;
 const NOT_ANSWER: &str = "bytes of nodes that are no answer";
 /// What a connection without calls is kept open with.
 const KEEP_ALIVE: (&str, &[u8]) = ("*ping", &[0x80]);
+
+/// What a frame has beside its payload: a head, and the name of a method.
+pub(crate) const FRAME_BYTES: usize = 64;
 
 /// How far a connection is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,14 +38,32 @@ pub(crate) enum State {
 #[derive(Clone)]
 pub(crate) struct Wire(Arc<Mutex<Inner>>);
 
+/// Whom a connection leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum To {
+    /// A node.
+    Node,
+    /// The process of this server that has its ordered stores.
+    Stores,
+}
+
+/// What is kept of a call until its answer.
+struct Sent {
+    sink: Box<dyn NodeSink>,
+    bytes: usize,
+}
+
 struct Inner {
     node: String,
+    to: To,
     counts: Arc<NodeCounts>,
     state: State,
     /// The node has answered a call: it is up, and no server that takes connections and dies.
     has_answered: bool,
     /// A call without a sink keeps the connection open.
-    awaited: Awaited<Option<Box<dyn NodeSink>>>,
+    awaited: Awaited<Option<Sent>>,
+    /// Bytes of their frames.
+    awaited_bytes: usize,
     /// When a byte last came, or the first of the calls that are awaited was sent.
     heard: Instant,
     /// Why it is to end.
@@ -52,13 +74,15 @@ struct Inner {
 
 impl Wire {
     /// To the node of that name.
-    pub(crate) fn new(node: &str, counts: Arc<NodeCounts>, now: Instant) -> Wire {
+    pub(crate) fn new(node: &str, to: To, counts: Arc<NodeCounts>, now: Instant) -> Wire {
         Wire(Arc::new(Mutex::new(Inner {
             node: node.to_owned(),
+            to,
             counts,
             state: State::Opening,
             has_answered: false,
             awaited: Awaited::default(),
+            awaited_bytes: 0,
             heard: now,
             why: None,
             lost: None,
@@ -81,6 +105,11 @@ impl Wire {
     /// Calls that are not answered.
     pub(crate) fn awaited(&self) -> usize {
         self.inner().awaited.len()
+    }
+
+    /// Bytes of their frames.
+    pub(crate) fn awaited_bytes(&self) -> usize {
+        self.inner().awaited_bytes
     }
 
     /// When it was last heard of.
@@ -113,15 +142,19 @@ impl Wire {
             inner.heard = now;
         }
         let (method, payload) = (call.method, &call.payload);
-        let written = inner
-            .awaited
-            .write(out, Encoding::Msgpack, method, payload, Some(call.sink));
+        let bytes = payload.len() + FRAME_BYTES;
+        let sent = Some(Sent {
+            sink: call.sink,
+            bytes,
+        });
+        let written = inner.awaited.write(out, call.encoding, method, payload, sent);
         match written {
             Ok(_) => {
+                inner.awaited_bytes += bytes;
                 inner.counts.sent();
                 Ok(())
             }
-            Err((error, Some(sink))) => Err((error.to_string(), sink)),
+            Err((error, Some(sent))) => Err((error.to_string(), sent.sink)),
             Err((_, None)) => Ok(()),
         }
     }
@@ -137,8 +170,35 @@ impl Wire {
         let mut inner = self.inner();
         let (method, payload) = KEEP_ALIVE;
         inner.heard = now;
+        let of_process = match inner.to {
+            To::Node => None,
+            To::Stores => Some(forwarded(u64::from(u32::MAX), payload)),
+        };
+        let payload = of_process.as_deref().unwrap_or(payload);
         // Its name and payload can be a frame.
         let _ = inner.awaited.write(out, Encoding::Msgpack, method, payload, None);
+    }
+}
+
+/// The process that has the stores has not got the call: nothing of it was done.
+pub(crate) fn unreached(why: &str) -> NodeError {
+    let ex =
+        format!("the process of this server that has its ordered stores {why}; nothing was done, try again");
+    NodeError {
+        status: Status::new(Code::NotReady, ex),
+        is_answer: false,
+    }
+}
+
+/// It may have got the call, and done it.
+fn unknown(why: &str) -> NodeError {
+    let ex = format!(
+        "the process of this server that has its ordered stores was lost before it answered: it {why}; whether this was written is \
+         unknown: repeat it only with if_version or if_absent, or where twice does no harm"
+    );
+    NodeError {
+        status: Status::new(Code::OutcomeUnknown, ex),
+        is_answer: false,
     }
 }
 
@@ -175,9 +235,10 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
             return malformed(&mut inner, format!("an answer to {seq}, which was not asked"));
         };
         inner.has_answered = true;
-        let Some(sink) = call else {
+        let Some(Sent { sink, bytes }) = call else {
             return Received::Served(len);
         };
+        inner.awaited_bytes = inner.awaited_bytes.saturating_sub(bytes);
         let answer = NodeAnswer {
             encoding: returned.frame.encoding,
             payload: returned.frame.payload,
@@ -185,7 +246,10 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
         inner.counts.ended(false);
         let answer = match status {
             0 => Ok(answer),
-            _ => Err(NodeError::answered(&inner.node, answer)),
+            _ => Err(match inner.to {
+                To::Node => NodeError::answered(&inner.node, answer),
+                To::Stores => NodeError::of_process(answer),
+            }),
         };
         drop(inner);
         if let Some(outbound) = local.service.outbound() {
@@ -222,6 +286,8 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
     fn ended(&mut self, local: &Serving<S>, error: Option<io::Error>) {
         let mut inner = self.wire.inner();
         let calls = inner.awaited.drain();
+        let was_open = inner.state == State::Open;
+        inner.awaited_bytes = 0;
         let is_lost = !inner.has_answered || inner.why.is_some() || !calls.is_empty();
         inner.state = if is_lost { State::Lost } else { State::Closed };
         let why = match (inner.why.take(), error) {
@@ -229,7 +295,11 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
             (None, Some(error)) => format!("cannot be reached: {error}"),
             (None, None) => "closed the connection before its answer".to_owned(),
         };
-        let error = NodeError::unavailable(&inner.node, &why);
+        let error = match (inner.to, was_open) {
+            (To::Node, _) => NodeError::unavailable(&inner.node, &why),
+            (To::Stores, true) => unknown(&why),
+            (To::Stores, false) => unreached(&why),
+        };
         inner.lost = is_lost.then(|| why.clone());
         if is_lost {
             tracing::debug!(
@@ -241,7 +311,7 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
         }
         let counts = Arc::clone(&inner.counts);
         drop(inner);
-        let sinks: Vec<Box<dyn NodeSink>> = calls.into_iter().flatten().collect();
+        let sinks: Vec<Box<dyn NodeSink>> = calls.into_iter().flatten().map(|sent| sent.sink).collect();
         sinks.iter().for_each(|_| counts.ended(true));
         let Some(outbound) = local.service.outbound() else {
             return;

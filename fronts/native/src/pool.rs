@@ -3,13 +3,14 @@
 //! It reads no answer: a connection's session does. Its invariants: a node has at most `connections_max` connections of a
 //! thread, and at most `outstanding_max` calls on each; a call that cannot be sent ends at once.
 
-use crate::node::{NodeSession, State, Wire};
+use crate::node::{FRAME_BYTES, NodeSession, State, To, Wire, unreached};
 use arc_swap::ArcSwap;
 use millpond_calls::{NodeCall, NodeError, Nodes, Outbound, Service};
 use millpond_fronts_answer::{Reach, Serving};
 use millpond_net::{Outward, OutwardTls, Remote, TlsTo};
 use millpond_nodes::{BucketMap, Node, RetryOptions, TLS, host_of};
 use millpond_wire_frame::Limits;
+use millpond_wire_schema::{Code, Status};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -29,6 +30,8 @@ pub struct PoolOptions {
     pub connections_max: usize,
     /// Calls unanswered on each of them.
     pub outstanding_max: usize,
+    /// Bytes of their frames, beyond one call.
+    pub outstanding_bytes_max: usize,
     /// How long opening one may take.
     pub connect_timeout: Duration,
     /// How long a node may send nothing while calls await it.
@@ -48,6 +51,7 @@ impl Default for PoolOptions {
         PoolOptions {
             connections_max: 2,
             outstanding_max: 1024,
+            outstanding_bytes_max: usize::MAX,
             connect_timeout: Duration::from_millis(1000),
             answer_timeout: Duration::from_millis(2000),
             keep_alive: Duration::from_secs(15),
@@ -71,10 +75,12 @@ pub struct NodePool {
     options: Arc<PoolOptions>,
     /// By the nodes as maps have them: calls by two maps, where a node has moved, may come by turns.
     links: HashMap<Arc<Node>, Links>,
+    /// Whom its calls are for.
+    to: To,
     /// The number of the next connection.
     next: u64,
     /// When connections are looked at next.
-    check_at: Option<Instant>,
+    pub(crate) check_at: Option<Instant>,
 }
 
 /// The connections to one node.
@@ -104,6 +110,19 @@ struct Link {
 }
 
 impl NodePool {
+    /// To the process that has the stores, over one connection.
+    pub(crate) fn to_stores(counts: Arc<Nodes>, options: PoolOptions) -> NodePool {
+        let options = PoolOptions {
+            connections_max: 1,
+            ..options
+        };
+        NodePool {
+            to: To::Stores,
+            next: first(To::Stores),
+            ..NodePool::new(counts, Arc::default(), options)
+        }
+    }
+
     /// Of a server that shares tables with those nodes; no connection is opened before a call needs it.
     pub fn new(nodes: Arc<Nodes>, names: Arc<Names>, options: PoolOptions) -> NodePool {
         NodePool {
@@ -111,7 +130,21 @@ impl NodePool {
             names,
             options: Arc::new(options),
             links: HashMap::new(),
+            to: To::Node,
             next: 0,
+            check_at: None,
+        }
+    }
+
+    /// The same for another net thread.
+    pub(crate) fn begin(&self) -> NodePool {
+        NodePool {
+            nodes: Arc::clone(&self.nodes),
+            names: Arc::clone(&self.names),
+            options: Arc::clone(&self.options),
+            links: HashMap::new(),
+            to: self.to,
+            next: first(self.to),
             check_at: None,
         }
     }
@@ -125,7 +158,8 @@ impl NodePool {
         asked: &mut Vec<Outward<Serving<S>>>,
     ) {
         let name = call.node.name.clone();
-        let failed = match self.link(&call.node, now, asked) {
+        let to = self.to;
+        let failed = match self.link(&call.node, call.payload.len(), now, asked) {
             Ok(link) => {
                 let before = link.out.len();
                 link.used_at = now;
@@ -133,12 +167,13 @@ impl NodePool {
                 if link.wire.state() == State::Opening {
                     link.waiting_bytes += link.out.len() - before;
                 }
-                written.err()
+                let written = written.err();
+                written.map(|(why, sink)| (NoLink::Unreachable(why), sink))
             }
             Err(why) => Some((why, call.sink)),
         };
         if let Some((why, sink)) = failed {
-            sink.ended(outbound, now, Err(NodeError::unavailable(&name, &why)));
+            sink.ended(outbound, now, Err(why.error(to, &name)));
         }
         let soon = now + CHECK;
         self.check_at = Some(self.check_at.map_or(soon, |at| at.min(soon)));
@@ -148,9 +183,10 @@ impl NodePool {
     fn link<S: Service>(
         &mut self,
         node: &Arc<Node>,
+        bytes: usize,
         now: Instant,
         asked: &mut Vec<Outward<Serving<S>>>,
-    ) -> Result<&mut Link, String> {
+    ) -> Result<&mut Link, NoLink> {
         let options = &self.options;
         let links = self
             .links
@@ -164,7 +200,7 @@ impl NodePool {
                 Ok((to, tls)) => {
                     let number = self.next;
                     self.next += 1;
-                    let wire = Wire::new(&node.name, self.nodes.counts(&node.name), now);
+                    let wire = Wire::new(&node.name, self.to, self.nodes.counts(&node.name), now);
                     let session = Box::new(NodeSession {
                         wire: wire.clone(),
                         limits: options.limits,
@@ -177,25 +213,41 @@ impl NodePool {
                     });
                     links.links.push(Link::new(number, wire, now));
                 }
-                Err(why) if links.links.is_empty() => return Err(why),
+                Err(why) if links.links.is_empty() => return Err(NoLink::Unreachable(why)),
                 Err(_) => {}
             }
         }
-        let most = options.outstanding_max;
+        let (most, bytes_max) = (options.outstanding_max, options.outstanding_bytes_max);
         // A call waits for a connection that is being opened only while none is open.
         let rank = |link: &&mut Link| (link.wire.state() == State::Opening, link.wire.awaited());
         let fewest = links.links.iter_mut().min_by_key(rank);
-        let link = fewest.ok_or_else(|| "has no connection".to_owned())?;
+        let link = fewest.ok_or_else(|| NoLink::Unreachable("has no connection".to_owned()))?;
         if link.wire.awaited() >= most {
-            return Err(format!("has {most} calls to answer already on each connection"));
+            return Err(NoLink::Full(format!(
+                "has {most} calls to answer already on each connection"
+            )));
+        }
+        let awaited_bytes = link.wire.awaited_bytes();
+        if awaited_bytes > 0 && awaited_bytes.saturating_add(bytes + FRAME_BYTES) > bytes_max {
+            return Err(NoLink::Full(format!(
+                "has calls of {awaited_bytes} bytes to answer already on each connection, and {bytes_max} are allowed"
+            )));
         }
         if link.waiting_bytes > OPENING_BYTES_MAX && link.wire.state() == State::Opening {
-            return Err(format!(
+            return Err(NoLink::Full(format!(
                 "is being connected to, and {} bytes wait for that",
                 link.waiting_bytes
-            ));
+            )));
         }
         Ok(link)
+    }
+
+    /// The next call that is its own.
+    fn take(&self, outbound: &Outbound) -> Option<NodeCall> {
+        match self.to {
+            To::Node => outbound.take(),
+            To::Stores => outbound.take_sent_on(),
+        }
     }
 
     /// Looks at every connection: ends those that let calls wait, and keeps the others open.
@@ -230,16 +282,44 @@ impl NodePool {
     }
 }
 
+/// The number of a pool's first connection: those of a thread differ.
+fn first(to: To) -> u64 {
+    match to {
+        To::Node => 0,
+        To::Stores => 1 << 63,
+    }
+}
+
+/// Why a call is not sent.
+enum NoLink {
+    /// As much is on its way as may be.
+    Full(String),
+    /// There is no connection, or the call can be no frame.
+    Unreachable(String),
+}
+
+impl NoLink {
+    fn error(self, to: To, node: &str) -> NodeError {
+        match (to, self) {
+            (To::Node, NoLink::Full(why) | NoLink::Unreachable(why)) => NodeError::unavailable(node, &why),
+            (To::Stores, NoLink::Unreachable(why)) => unreached(&why),
+            (To::Stores, NoLink::Full(why)) => {
+                let ex = format!(
+                    "the process of this server that has its ordered stores {why}; try again later, or raise \
+                     server.write_buffer_bytes_max and server.in_flight_max"
+                );
+                NodeError {
+                    status: Status::new(Code::Overloaded, ex),
+                    is_answer: false,
+                }
+            }
+        }
+    }
+}
+
 impl<S: Service> Reach<S> for NodePool {
     fn another(&self) -> Box<dyn Reach<S>> {
-        Box::new(NodePool {
-            nodes: Arc::clone(&self.nodes),
-            names: Arc::clone(&self.names),
-            options: Arc::clone(&self.options),
-            links: HashMap::new(),
-            next: 0,
-            check_at: None,
-        })
+        Box::new(self.begin())
     }
 
     fn wake_at(&self) -> Option<Instant> {
@@ -247,7 +327,7 @@ impl<S: Service> Reach<S> for NodePool {
     }
 
     fn turn(&mut self, outbound: &Outbound, now: Instant, asked: &mut Vec<Outward<Serving<S>>>) {
-        while let Some(call) = outbound.take() {
+        while let Some(call) = self.take(outbound) {
             self.send(call, outbound, now, asked);
         }
         if self.check_at.is_some_and(|at| at <= now) {

@@ -83,7 +83,7 @@ pub(super) fn serve(catalog: &Catalog, call: &mut Served<'_>) -> Option<Result<(
 /// In the form that is looked for, and of rows that this server has itself.
 #[inline]
 fn is_of_one_server(call: &Served<'_>) -> bool {
-    call.asked.encoding == Encoding::Msgpack && !call.arrival.is_rehearsal && call.calls.nodes().is_none()
+    call.asked.encoding == Encoding::Msgpack && !call.arrival.is_internal && call.calls.nodes().is_none()
 }
 
 /// Which of the calls has a payload like that, and the payload's block of keys.

@@ -10,7 +10,7 @@ use super::whole::Whole;
 use crate::Engines;
 use millpond_calls::{Calls, Detached, NodeAnswer, NodeCall, NodeError, NodeSink, Outbound, OutboundTimer};
 use millpond_nodes::{CopyId, NodeIndex, ToSend};
-use millpond_wire_payload::Encoder;
+use millpond_wire_payload::{Encoder, Encoding};
 use millpond_wire_schema::features_lookup::{self as schema, write_many};
 use millpond_wire_schema::{FeaturesLookup, Method as _, Status};
 use std::sync::atomic::Ordering;
@@ -152,6 +152,7 @@ impl UnderWay {
         let Some(fan) = &nodes.fan else { return };
         outbound.send(NodeCall {
             node: Arc::clone(node),
+            encoding: Encoding::Msgpack,
             method: FeaturesLookup::NAME,
             payload: begun.beside.payload(now, |out| {
                 let map = begun.route.map.version();

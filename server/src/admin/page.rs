@@ -3,6 +3,7 @@
 
 use crate::Shared;
 use crate::log::LogHandle;
+use crate::stores::SentOn;
 use crate::tls::Certificate;
 use millpond_calls::{Admission, CallCounts, Fresh, Host as _, MapInUse, NodeCounts};
 use millpond_catalog::{LoadedModel, SwitchCounts};
@@ -97,6 +98,8 @@ pub(crate) fn metrics(shared: Option<&Shared>) -> Page {
             .map(|nodes| nodes.iter().map(|(name, counts)| (name, &**counts)))
             .next(),
     );
+    let sent_on = shared.and_then(|shared| Some(shared.stores.as_ref()?.counts()));
+    page.part(SentOn::METRICS, sent_on.as_ref());
     let stores = engines.map(|engines| &engines.stores);
     page.parts(Store::METRICS, "store", stores);
     page.parts(Store::REPLICATION_METRICS, "store", stores);

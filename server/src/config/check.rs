@@ -230,9 +230,11 @@ fn overlap(one: &SocketAddr, other: &SocketAddr) -> bool {
 /// Whether several processes could serve it: what they cannot share on one address.
 pub(crate) fn check_shared(config: &Config) -> Result<(), String> {
     let alone = format!("or set server.processes = 1 (it is {})", config.server.processes);
-    if let Some(name) = config.ordered.keys().next() {
+    let sections = config.sections();
+    if let Some((pipeline, stage, store)) = sections.stage_of_a_store() {
         return Err(format!(
-            "ordered.{name}: an ordered store can be opened by one process only; leave it out, {alone}"
+            "pipelines.{pipeline}, stage {stage:?} reads ordered.{store}: one process has the stores, and pipelines run in each; leave \
+             the stage out, {alone}"
         ));
     }
     if let Some((name, _)) = config.features.iter().find(|(_, table)| table.overlay.is_some()) {

@@ -290,8 +290,37 @@ fn what_several_processes_cannot_share_is_refused() {
     check(
         "[server]\nprocesses = 3\n[ordered.a]\ndurability = \"memory\"",
         &[],
-        "ordered.a: an ordered store can be opened by one process only; leave it out, or set server.processes = 1 (it is 3)",
+        "processes: 3",
     );
+    let reads_a_store = r#"
+        [server]
+        processes = 3
+        [ordered.a]
+        durability = "memory"
+        [features.t]
+        path = "t"
+        [models.m]
+        backend = "practice"
+        behaviour = "wait"
+        us = 1
+        [pipelines.p]
+        request = "rank"
+        stages = [
+            { name = "recent", scan = { store = "a", prefix = "u", limit = 3 } },
+            { name = "keys", hash = { slot = "0", from = "recent" } },
+            { name = "items_keys", hash = { slot = "1", from = "items" } },
+            { name = "vec", lookup = { table = "t", keys = "keys", pool = "mean" } },
+            { name = "items_vec", lookup = { table = "t", keys = "items_keys" } },
+            { name = "x", assemble = { columns = ["vec", "items_vec"] } },
+            { name = "scores", model = { model = "m", input = "x" } },
+        ]"#;
+    check(
+        reads_a_store,
+        &[],
+        "pipelines.p, stage \"recent\" reads ordered.a: one process has the stores, and pipelines run in each; leave the stage out, or set \
+         server.processes = 1 (it is 3)",
+    );
+    check(reads_a_store, &["server.processes=1"], "processes: 1");
     let port = "[server]\nprocesses = 3\nlisten = \"127.0.0.1:0\"";
     check(port, &[], "server.listen is 127.0.0.1:0");
     check(port, &["server.processes=1"], "processes: 1");

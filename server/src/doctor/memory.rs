@@ -6,6 +6,7 @@
 use super::{Facts, Finding, better, good, net_threads};
 use crate::config::{Admin, Config};
 use crate::ports::{Port, admin_port, data_bounds};
+use crate::stores;
 use millpond_fronts_native::{CHANNEL_BYTES, PUSH_BYTES_MAX};
 use millpond_fronts_resp::STATE_BYTES;
 use millpond_fronts_websocket as websocket;
@@ -44,11 +45,12 @@ pub(super) fn of_process(config: &Config, threads: u64) -> Vec<MemoryPart> {
         what: "calls in flight",
         bytes: (server.in_flight_max as u64).saturating_mul(CALL_BYTES),
     });
-    // A group of them is joined once more for the log.
     let has_overlays = config.features.values().any(|table| table.overlay.is_some());
-    let puts = match config.ordered.is_empty() && !has_overlays {
-        true => 0,
-        false => (server.in_flight_bytes_max as u64).saturating_mul(2),
+    let puts = match (config.ordered.is_empty() && !has_overlays, server.processes) {
+        (true, _) => 0,
+        (false, 1) => of_puts(config),
+        // One process has the stores, and is told apart; the others send puts on, each joined in what is to be sent.
+        (false, _) => server.in_flight_bytes_max as u64,
     };
     parts.push(MemoryPart {
         what: "puts that wait for their stores",
@@ -70,6 +72,27 @@ pub(super) fn of_process(config: &Config, threads: u64) -> Vec<MemoryPart> {
             .saturating_add(config.log.queue_bytes_max as u64),
     });
     parts
+}
+
+/// A group of them is joined once more for the log.
+fn of_puts(config: &Config) -> u64 {
+    (config.server.in_flight_bytes_max as u64).saturating_mul(2)
+}
+
+/// What the process that has the stores of several holds beside what each of them does: puts that wait for the log, and the calls of the
+/// others.
+fn of_stores(config: &Config) -> u64 {
+    let Some(options) = stores::of_process_0(config) else {
+        return 0;
+    };
+    let parts = options.memory_max(MemoryUse {
+        tls: false,
+        tls_certificates: false,
+        session_bytes: 0,
+        message_bytes_max: config.server.frame_bytes_max as u64,
+        push_bytes: 0,
+    });
+    sum(&parts).saturating_add(of_puts(config))
 }
 
 /// What a port's connections use in clear, and without calls to peers.
@@ -110,7 +133,9 @@ pub(super) fn at_worst(facts: &Facts, config: &Config) -> Option<Finding> {
     let available = facts.memory_available_bytes?;
     let processes = config.server.processes as u64;
     let parts = of_process(config, net_threads(facts, config));
-    let most = sum(&parts).saturating_mul(processes).saturating_add(of_admin());
+    let of_stores = of_stores(config);
+    let most = sum(&parts).saturating_mul(processes);
+    let most = most.saturating_add(of_stores).saturating_add(of_admin());
     let models = of_models(config).saturating_mul(processes);
     let mib = |bytes: u64| bytes.div_ceil(1 << 20);
     let each: Vec<String> = parts
@@ -121,6 +146,13 @@ pub(super) fn at_worst(facts: &Facts, config: &Config) -> Option<Finding> {
     let of = match processes {
         1 => String::new(),
         _ => format!(" in {processes} processes, each of them"),
+    };
+    let beside = match of_stores {
+        0 => String::new(),
+        _ => format!(
+            "; the process that has the ordered stores {} more",
+            mib(of_stores)
+        ),
     };
     let waits = match models {
         0 => String::new(),
@@ -133,7 +165,7 @@ pub(super) fn at_worst(facts: &Facts, config: &Config) -> Option<Finding> {
         )
     });
     let text = format!(
-        "callers can make the server hold {} MiB beside tables, models and stores{waits}; {} are available{kernel}. It is{of} {}; the \
+        "callers can make the server hold {} MiB beside tables, models and stores{waits}; {} are available{kernel}. It is{of} {}{beside}; the \
          admin port {}",
         mib(most),
         mib(available),

@@ -83,18 +83,25 @@ fn several_processes_are_a_way_around_the_limit_and_count_for_the_machine() {
         threads.text.contains("14 net threads in 14 processes"),
         "{threads:?}"
     );
-    // What one process alone can serve is not spread.
-    (config.server.processes, config.server.connections_max) = (1, 200_000);
+    // One of the processes has the stores, and connections for the others.
     config
         .ordered
         .insert("events".into(), ordered::Section::default());
+    config.server.threads = 1;
+    let each = finding(&facts, &config, "open files");
+    assert!(each.standing == Standing::Short, "{each:?}");
+    (config.server.processes, config.server.connections_max) = (1, 200_000);
     let short = finding(&facts, &config, "open files");
     assert!(
-        short.text.contains("server.connections_max to 15840") && !short.text.contains("server.processes"),
+        short
+            .text
+            .contains("or spread the same connections over processes"),
         "{}",
         short.text
     );
     config.ordered.clear();
+    config.server.threads = 0;
+    // What one process alone can serve is not spread.
     config.server.listen_also = vec![Listen::Unix("a.sock".into())];
     let short = finding(&facts, &config, "open files");
     assert!(!short.text.contains("server.processes"), "{}", short.text);
@@ -135,6 +142,18 @@ fn what_callers_can_make_it_hold_is_held_against_the_memory() {
             && over.text.contains("Lower server.connections_max"),
         "{over:?}"
     );
+    config
+        .ordered
+        .insert("events".into(), ordered::Section::default());
+    let with_store = finding(&facts, &config, what);
+    assert!(
+        with_store.text.contains("puts that wait for their stores 64")
+            && with_store
+                .text
+                .contains("; the process that has the ordered stores "),
+        "{with_store:?}"
+    );
+    config.ordered.clear();
     config.server.processes = 1;
     let model = "backend = \"practice\"\nbehaviour = \"wait\"\nus = 1\nqueue_bytes_max = 1073741824";
     config.models = [("m".to_owned(), toml::from_str(model).unwrap())].into();

@@ -2,6 +2,7 @@
 //!
 //! Its invariant: a stop comes as SIGTERM alone, from its parent or because that is gone, and no net thread waits for a pipe.
 
+use super::STORES_AT;
 use super::message::{Order, Report};
 use crate::switch::{self, Plan, Refusal};
 use crate::tune::Setting;
@@ -13,6 +14,7 @@ use rustix::process::{Signal, getpid, kill_process, set_parent_process_death_sig
 use std::collections::{BTreeMap, HashMap};
 use std::io::{BufRead, BufReader};
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
@@ -29,6 +31,8 @@ struct Talk {
     number: usize,
     said: SyncSender<Report>,
     shared: OnceLock<Weak<Shared>>,
+    /// Where the process that has the ordered stores listens for the others, where there are any stores.
+    stores: OnceLock<PathBuf>,
     /// Hears twice what is served: that it may open, and that it may accept; or that it never will.
     may_go_on: Mutex<Receiver<Served>>,
     asking: Mutex<Asking<Result<(), Status>>>,
@@ -91,6 +95,7 @@ impl Member {
             number,
             said,
             shared: OnceLock::new(),
+            stores: OnceLock::new(),
             may_go_on: Mutex::new(may_go_on),
             asking: Mutex::default(),
             switching: Mutex::default(),
@@ -102,6 +107,16 @@ impl Member {
     /// Its number, from 0.
     pub(crate) fn number(&self) -> usize {
         self.0.number
+    }
+
+    /// Whether it has the ordered stores of all.
+    pub(crate) fn has_stores(&self) -> bool {
+        self.number() == STORES_AT
+    }
+
+    /// The Unix socket where the process that has the stores listens for the others; known once it may open.
+    pub(crate) fn stores_socket(&self) -> Option<&Path> {
+        self.0.stores.get().map(PathBuf::as_path)
     }
 
     /// Before it opens anything: waits until the parent has told which versions the others serve.
@@ -248,7 +263,13 @@ impl Member {
         let shared = self.0.shared.get().and_then(Weak::upgrade);
         match (order, shared) {
             (Order::Reload, _) => signal(Signal::HUP),
-            (Order::Begin { serving } | Order::Serve { serving }, _) => {
+            (Order::Begin { serving, stores }, _) => {
+                if let Some(stores) = stores {
+                    let _ = self.0.stores.set(stores);
+                }
+                let _ = go_on.try_send(serving);
+            }
+            (Order::Serve { serving }, _) => {
                 let _ = go_on.try_send(serving);
             }
             (Order::Beat, shared) => {
@@ -339,13 +360,17 @@ mod tests {
         };
         let mut orders = Vec::new();
         for order in [
-            Order::Begin { serving: serving(2) },
+            Order::Begin {
+                serving: serving(2),
+                stores: Some("/tmp/m/stores.sock".into()),
+            },
             Order::Serve { serving: serving(3) },
         ] {
             say(&mut orders, &order).unwrap();
         }
         let (member, _told, go_on) = Member::new(0, SAID_MAX);
         member.obey(orders.as_slice(), go_on, |_| ());
+        assert_eq!(member.stores_socket(), Some(Path::new("/tmp/m/stores.sock")));
         assert_eq!(member.wait_to_open().unwrap(), serving(2));
         assert_eq!(member.wait_to_open().unwrap(), serving(3));
         let stopped = member.wait_to_open().unwrap_err().to_string();

@@ -10,6 +10,7 @@ use millpond_metrics::Values;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 /// What a parent tells a process.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -36,7 +37,11 @@ pub(super) enum Order {
     /// Read the files of `server.tls` again.
     Reload,
     /// The first order of all: open these versions, which the others serve. Other tables are opened as a lone process does it.
-    Begin { serving: BTreeMap<String, Serving> },
+    /// Where there are ordered stores, the first process listens on that Unix socket for the calls that the others send on.
+    Begin {
+        serving: BTreeMap<String, Serving>,
+        stores: Option<PathBuf>,
+    },
     /// Everything that was tuned is told: switch to these versions where the others have meanwhile, and begin to accept.
     Serve { serving: BTreeMap<String, Serving> },
 }

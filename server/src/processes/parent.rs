@@ -8,6 +8,7 @@ mod pages;
 mod switches;
 
 use super::admin::State;
+use super::folder::Folder;
 use super::message::{Order, Report};
 use super::settings::Settings;
 use crate::Error;
@@ -64,6 +65,8 @@ pub(super) struct Beginning {
     /// How the start went, told once: when all were ready, or one failed.
     pub(super) first: Option<SyncSender<Result<(), Error>>>,
     pub(super) log: Option<LogHandle>,
+    /// Where the process that has the ordered stores listens for the others, where there are any stores.
+    pub(super) stores: Option<Folder>,
 }
 
 /// What is known of a number beside its process.
@@ -244,7 +247,8 @@ impl Parent {
                 let pid = worker.process().pid();
                 tracing::info!(process = number, pid, "started");
                 let serving = self.switches.serving().clone();
-                must_hear(worker, Order::Begin { serving });
+                let stores = self.beginning.stores.as_ref().map(Folder::socket);
+                must_hear(worker, Order::Begin { serving, stores });
                 self.members[number].life = Life {
                     pid,
                     ..Life::default()

@@ -3,6 +3,7 @@
 //! Its invariant: when it has been stopped or dropped, no process is left and the admin port is closed.
 
 use super::admin::{State, Together};
+use super::folder::Folder;
 use super::parent::{Beginning, Event, Parent};
 use crate::admin::Admin;
 use crate::config::{Config, Listen};
@@ -73,6 +74,7 @@ impl Supervisor {
             configured: AllowList::of(&config.access.ip_allow),
             first: Some(first),
             log,
+            stores: (!config.ordered.is_empty()).then(Folder::make).transpose()?,
         };
         let parent = Parent::new(config.server.processes, beginning);
         let stopper = parent.stopper();

@@ -113,7 +113,7 @@ fn with_standing_calls() -> (Server, Gate) {
     let data = data.start(bind(), "net", service).unwrap();
     let view = Arc::clone(&shared);
     let admin = ports::admin_port(&config.admin).start(bind(), "admin", admin::Admin { view });
-    let server = Server::watched(shared, data, Some(admin.unwrap()), None).unwrap();
+    let server = Server::watched(shared, data, (Some(admin.unwrap()), None), None).unwrap();
     (server, gate)
 }
 

@@ -58,7 +58,7 @@ codes! {
     Overloaded = 30101, 429, true;
     /// The call's deadline passed before its work began.
     DeadlinePassed = 30102, 504, true;
-    /// The server is still warming up, or the process that runs the model is.
+    /// The server is still warming up, or the process that runs the model or has the store is.
     NotReady = 30103, 503, true;
     /// A key holds something the method does not take.
     BadArgument = 30104, 400, false;
@@ -108,7 +108,7 @@ impl Code {
     }
 }
 
-/// What a code leaves open and another protocol tells apart. It stays within the process.
+/// What a code leaves open and another protocol tells apart. It stays within the processes of a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     /// A key of an ordered store holds a list where bytes are wanted, or bytes where a list is.
@@ -117,6 +117,18 @@ pub enum Reason {
     NotANumber,
     /// The sum has more than 64 bits.
     Overflow,
+}
+
+impl Reason {
+    const ALL: [Reason; 3] = [Reason::WrongKind, Reason::NotANumber, Reason::Overflow];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Reason::WrongKind => "wrong_kind",
+            Reason::NotANumber => "not_a_number",
+            Reason::Overflow => "overflow",
+        }
+    }
 }
 
 /// An error as it goes over the wire: `{code, ex, retryable}`, and `leader` where another server takes a store's writes.
@@ -157,6 +169,15 @@ impl Status {
 
     /// Writes the error map.
     pub fn encode(&self, out: &mut Encoder<'_>) {
+        self.write(None, out);
+    }
+
+    /// Writes the error map for another process of this server, with the reason.
+    pub fn encode_whole(&self, out: &mut Encoder<'_>) {
+        self.write(self.reason, out);
+    }
+
+    fn write(&self, reason: Option<Reason>, out: &mut Encoder<'_>) {
         out.map(|out| {
             out.key("code");
             out.uint(u64::from(self.code.number()));
@@ -167,6 +188,10 @@ impl Status {
             if let Some(leader) = &self.leader {
                 out.key("leader");
                 out.text(leader);
+            }
+            if let Some(reason) = reason {
+                out.key("reason");
+                out.text(reason.as_str());
             }
         });
     }
@@ -181,10 +206,14 @@ impl Status {
             Some(Value::Text(text)) => Some(text.to_string()),
             _ => None,
         };
+        let reason = match map.get("reason") {
+            Some(Value::Text(text)) => Reason::ALL.into_iter().find(|reason| reason.as_str() == text),
+            _ => None,
+        };
         let unknown = |what: String| Status::new(Code::Internal, format!("{what}: {ex}"));
         match map.get("code") {
             Some(Value::UInt(number)) => match Code::from_number(*number) {
-                Some(code) => Status::new(code, ex).led_by(leader),
+                Some(code) => Status::new(code, ex).led_by(leader).because(reason),
                 None => unknown(format!("code {number}")),
             },
             _ => unknown("an error answer without a code".to_owned()),
@@ -218,6 +247,22 @@ mod tests {
     #![allow(clippy::unwrap_used, clippy::expect_used)]
     use super::*;
     use crate::payload::{Encoding, decode_map};
+
+    #[test]
+    fn a_reason_is_told_to_another_process_alone() {
+        for reason in Reason::ALL {
+            let status = Status::new(Code::BadArgument, "why").because(Some(reason));
+            let read = |encode: fn(&Status, &mut Encoder<'_>)| {
+                let mut bytes = Vec::new();
+                encode(&status, &mut Encoder::new(&mut bytes, Encoding::Msgpack, false));
+                Status::decode(&decode_map(Encoding::Msgpack, &bytes).unwrap()).reason
+            };
+            assert_eq!(
+                (read(Status::encode), read(Status::encode_whole)),
+                (None, Some(reason))
+            );
+        }
+    }
 
     #[test]
     fn every_code_round_trips() {

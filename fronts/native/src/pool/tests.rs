@@ -3,6 +3,7 @@
 use super::*;
 use millpond_calls::{Call, NodeAnswer, NodeSink, NodesOptions, Reply};
 use millpond_net::Session;
+use millpond_wire_frame::Encoding;
 use millpond_wire_schema::{Code, Status};
 
 /// Has no methods: what is tested calls others.
@@ -19,6 +20,18 @@ struct Unheard;
 
 impl NodeSink for Unheard {
     fn ended(self: Box<Self>, _: &Outbound, _: Instant, _: Result<NodeAnswer<'_>, NodeError>) {}
+}
+
+/// Notes the codes of calls that ended without an answer.
+struct Noted(std::sync::Arc<std::sync::Mutex<Vec<Code>>>);
+
+impl NodeSink for Noted {
+    fn ended(self: Box<Self>, _: &Outbound, _: Instant, answer: Result<NodeAnswer<'_>, NodeError>) {
+        self.0
+            .lock()
+            .unwrap()
+            .extend(answer.err().map(|error| error.status.code));
+    }
 }
 
 /// A connection's number and session.
@@ -53,6 +66,7 @@ impl Dialling {
         for _ in 0..count {
             let call = NodeCall {
                 node: Arc::clone(&self.node),
+                encoding: Encoding::Msgpack,
                 method: "echo",
                 payload: vec![0x80],
                 sink: Box::new(Unheard),
@@ -150,4 +164,58 @@ fn addresses_lead_where_they_say() {
     check("tls://[::1]:9", &["[::1]:9 as ::1"]);
     check("tls://a.example:7", &["127.0.0.1:7 as a.example"]);
     check("tls://b.example:7", &[]);
+}
+
+/// The calls of a net thread to the process that has the stores, and its one connection.
+#[test]
+fn what_became_of_a_call_to_the_stores_is_told_as_far_as_it_is_known() {
+    let counts = Arc::new(Nodes::new(NodesOptions::default()));
+    let options = PoolOptions {
+        outstanding_bytes_max: 1000,
+        ..PoolOptions::default()
+    };
+    let mut pool = NodePool::to_stores(counts, options);
+    let process = Arc::new(Node {
+        name: "stores".to_owned(),
+        addresses: vec!["unix:/nowhere/stores.sock".to_owned()],
+    });
+    let (outbound, now) = (Outbound::default(), Instant::now());
+    let codes = Arc::<std::sync::Mutex<Vec<Code>>>::default();
+    let mut opened: Vec<Opened> = Vec::new();
+    let mut call = |bytes: usize, now: Instant, opened: &mut Vec<Opened>| {
+        outbound.send_on(NodeCall {
+            node: Arc::clone(&process),
+            encoding: Encoding::Msgpack,
+            method: "echo",
+            payload: vec![0x80; bytes],
+            sink: Box::new(Noted(Arc::clone(&codes))),
+        });
+        let mut asked = Vec::new();
+        Reach::<Caller>::turn(&mut pool, &outbound, now, &mut asked);
+        opened.extend(asked.into_iter().filter_map(|asked| match asked {
+            Outward::Open { number, session, .. } => Some((number, session)),
+            Outward::Send { .. } | Outward::Close { .. } => None,
+        }));
+        std::mem::take(&mut *codes.lock().unwrap())
+    };
+    // One call may be of any size; beside it the bound holds, over one connection.
+    assert_eq!(call(5000, now, &mut opened), []);
+    assert_eq!(call(1, now, &mut opened), [Code::Overloaded]);
+    assert!(opened.len() == 1 && opened[0].0 >= 1 << 63);
+    // It was never open, so nothing was sent.
+    let local = Serving::new(Caller);
+    opened.pop().unwrap().1.ended(&local, None);
+    let again = now + Duration::from_secs(60);
+    assert_eq!(
+        call(1, now, &mut opened),
+        [Code::NotReady],
+        "it is waited a while"
+    );
+    assert_eq!(call(500, again, &mut opened), []);
+    assert_eq!(call(1, again, &mut opened), []);
+    assert_eq!(call(500, again, &mut opened), [Code::Overloaded]);
+    let (_, mut session) = opened.pop().unwrap();
+    session.opened(&local);
+    session.ended(&local, None);
+    assert!(opened.is_empty());
 }

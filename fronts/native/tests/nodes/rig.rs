@@ -49,6 +49,7 @@ impl Service for Forwarder {
         let number = call.payload.get(3).copied().unwrap_or(0);
         self.outbound.send(NodeCall {
             node: Arc::clone(&self.nodes[usize::from(number) % self.nodes.len()]),
+            encoding: Encoding::Msgpack,
             method: "echo",
             payload: call.payload.to_vec(),
             sink: Box::new(Answers(reply.later())),

@@ -17,6 +17,7 @@ use ends::{Here, NodeEnd, Sent};
 use millpond_calls::{Calls, Detached, NodeCall, NodeError, Outbound, OutboundTimer};
 use millpond_engines_features::{Stamp, UpsertError, Upserted};
 use millpond_nodes::{Choice, NodeIndex};
+use millpond_wire_payload::Encoding;
 use millpond_wire_schema::{
     Code, FeaturesUpsert, Field as _, Method as _, Status, features_upsert as schema,
 };
@@ -168,6 +169,7 @@ impl Sending {
         let payload = self.begun.beside.payload(now, |out| copy.write_entries(out));
         outbound.send(NodeCall {
             node: Arc::clone(node),
+            encoding: Encoding::Msgpack,
             method: FeaturesUpsert::NAME,
             payload,
             sink: Box::new(NodeEnd {
@@ -384,6 +386,7 @@ impl Sending {
         let payload = self.begun.beside.payload(now, |out| note.write_entries(out));
         outbound.send(NodeCall {
             node: Arc::clone(node),
+            encoding: Encoding::Msgpack,
             method: FeaturesUpsert::NAME,
             payload,
             sink: Box::new(NodeEnd {

@@ -38,6 +38,7 @@ fn parent(folder: &Path) -> Parent {
             configured: AllowList::of(&["10.0.0.1".to_owned(), "10.0.0.2".to_owned()]),
             first: Some(first),
             log: None,
+            stores: None,
         },
     );
     // The second one is started when the first is ready.
@@ -138,6 +139,7 @@ fn a_process_that_starts_later_opens_what_the_first_opened() {
     let mut parent = parent(folder.path());
     let nothing = Order::Begin {
         serving: BTreeMap::new(),
+        stores: None,
     };
     assert_eq!(
         all_orders(folder.path(), 0, 2),
@@ -147,8 +149,11 @@ fn a_process_that_starts_later_opens_what_the_first_opened() {
     parent.on(Event::Heard(Who { number: 0, life: 1 }, Heard::Gone(None)));
     std::fs::remove_file(told(folder.path(), 0)).unwrap();
     parent.start(0);
-    let serving = serving(1, None);
-    assert_eq!(all_orders(folder.path(), 0, 1), [Order::Begin { serving }]);
+    let again = Order::Begin {
+        serving: serving(1, None),
+        stores: None,
+    };
+    assert_eq!(all_orders(folder.path(), 0, 1), [again]);
 }
 
 #[test]
