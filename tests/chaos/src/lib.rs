@@ -16,6 +16,7 @@ pub mod ledger;
 pub mod life;
 pub mod load;
 pub mod means;
+pub mod mixed;
 pub mod plan;
 pub mod round;
 pub mod scene;

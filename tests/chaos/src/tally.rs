@@ -111,6 +111,14 @@ pub struct Tally {
     pub puts: AtomicU64,
     /// Puts read back after a restart and found whole.
     pub puts_checked: AtomicU64,
+    /// Mixed writes acknowledged.
+    pub mixed: AtomicU64,
+    /// Mixed writes looked for after a restart.
+    pub mixed_checked: AtomicU64,
+    /// Mixed writes that a follower did not have when it was promoted, where none is promised.
+    pub mixed_behind: AtomicU64,
+    /// Checkpoints that were asked for and written.
+    pub checkpoints: AtomicU64,
     /// Upserts acknowledged.
     pub upserts: AtomicU64,
     /// Upserts looked for after a restart.
@@ -201,6 +209,14 @@ impl Tally {
             "puts: {} acknowledged, {} times one was looked for after a restart",
             get(&self.puts),
             get(&self.puts_checked)
+        );
+        let _ = writeln!(
+            text,
+            "mixed writes: {} acknowledged, {} times one was looked for after a restart, {} not promised and not there; {} checkpoints asked for",
+            get(&self.mixed),
+            get(&self.mixed_checked),
+            get(&self.mixed_behind),
+            get(&self.checkpoints)
         );
         let _ = writeln!(
             text,
