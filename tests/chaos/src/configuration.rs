@@ -86,3 +86,46 @@ pub fn write(folder: &Path, authority: &Authority, durability: Option<&str>) -> 
     std::fs::write(folder.join("millpond.toml"), config).context("cannot write the configuration")?;
     authority.renew(folder)
 }
+
+/// Bytes of a node's log after which a checkpoint is written, at least: a follower that is killed mostly finds what it lacks.
+const NODE_CHECKPOINT_LOG_BYTES: u64 = 512 << 10;
+/// The token of servers that follow.
+const FOLLOWERS: &str = "of-followers";
+/// The file of it.
+pub const FOLLOWERS_FILE: &str = "followers.token";
+
+/// Writes the configuration of one of two servers that keep the same stores, reached at a socket beside its ports. With `acknowledges` its
+/// writes wait for a follower.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn write_node(
+    folder: &Path,
+    authority: &Authority,
+    socket: &Path,
+    acknowledges: bool,
+) -> anyhow::Result<()> {
+    let mut config = format!(
+        "default_store = \"{SYNCED}\"\n\
+         [server]\nthreads = 2\nconnections_max = {CONNECTIONS_MAX}\ndrain_ms_max = {}\nlisten_also = [\"unix:{}\"]\n\
+         [server.tls]\ncertificate = \"server.pem\"\nprivate_key = \"server.key\"\n\
+         [log]\nlevel = 3\nqueue_bytes_max = 1048576\n[admin]\ntoken = \"{TOKEN}\"\n\
+         [access.tokens.followers]\ntoken = \"{FOLLOWERS}\"\nmethods = [\"ordered.follow\"]\n",
+        DRAIN_MAX.as_millis(),
+        socket.display()
+    );
+    for (store, durability) in [(SYNCED, "synced"), (LOGGED, "logged")] {
+        let _ = write!(
+            config,
+            "[ordered.{store}]\npath = \"store/{store}\"\ndurability = \"{durability}\"\n\
+             segment_bytes_max = {MIXED_SEGMENT_BYTES_MAX}\ncheckpoint_log_bytes = {NODE_CHECKPOINT_LOG_BYTES}\n"
+        );
+        if acknowledges {
+            let _ = writeln!(config, "acknowledge = \"follower\"");
+        }
+    }
+    std::fs::create_dir_all(folder.join("store")).context("cannot make the stores' folder")?;
+    std::fs::write(folder.join(FOLLOWERS_FILE), FOLLOWERS).context("cannot write a token")?;
+    std::fs::write(folder.join("millpond.toml"), config).context("cannot write the configuration")?;
+    authority.renew(folder)
+}

@@ -9,6 +9,7 @@ pub mod certificates;
 pub mod configuration;
 pub mod fault;
 pub mod finding;
+pub mod followers;
 pub mod fresh;
 pub mod front;
 pub mod invariant;

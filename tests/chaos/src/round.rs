@@ -28,6 +28,7 @@ pub fn run(settings: &Settings, life: &Life, round: &Round, tally: &Tally) -> an
         folder: life.folder(),
         processes: if round.kind == Kind::Fleet { FLEET } else { 1 },
         round: round.number,
+        set: &[],
     };
     if round.fold == Fold::Before {
         load::fold_between(settings, life, &findings, tally);

@@ -134,6 +134,7 @@ impl<'r> Scene<'r> {
             over: &self.over,
             disk_failed: &self.disk_failed,
             may_move: false,
+            is_follower: false,
             pause_ms_max: self.pause_ms_max,
             seed: self.seed,
             patience: ANSWER_MAX,

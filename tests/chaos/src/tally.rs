@@ -117,6 +117,12 @@ pub struct Tally {
     pub mixed_checked: AtomicU64,
     /// Mixed writes that a follower did not have when it was promoted, where none is promised.
     pub mixed_behind: AtomicU64,
+    /// Followers that were promoted,
+    pub promotions: AtomicU64,
+    /// servers that caught up with the leader from what they had,
+    pub followed_on: AtomicU64,
+    /// and those that were given a copy of its stores.
+    pub copies: AtomicU64,
     /// Checkpoints that were asked for and written.
     pub checkpoints: AtomicU64,
     /// Upserts acknowledged.
@@ -218,6 +224,15 @@ impl Tally {
             get(&self.mixed_behind),
             get(&self.checkpoints)
         );
+        if get(&self.promotions) > 0 {
+            let _ = writeln!(
+                text,
+                "followers: {} promoted; {} times one caught up with what it had, {} times one was given a copy",
+                get(&self.promotions),
+                get(&self.followed_on),
+                get(&self.copies)
+            );
+        }
         let _ = writeln!(
             text,
             "upserts: {} acknowledged, {} times one was looked for after a restart, {} folds, {} of them served",

@@ -24,6 +24,8 @@ const OUTCOME_UNKNOWN: u64 = super::writers::OUTCOME_UNKNOWN;
 const CONFLICT: u64 = 30112;
 /// The store follows another: nothing was written.
 const NOT_LEADER: u64 = 30115;
+/// No follower has what was written before: nothing was written.
+const NO_FOLLOWER: u64 = 30116;
 
 /// What the load of one store needs of a round.
 #[derive(Clone, Copy)]
@@ -42,8 +44,10 @@ pub struct Ground<'r> {
     pub over: &'r AtomicBool,
     /// The disk was made to fail.
     pub disk_failed: &'r AtomicBool,
-    /// The store may be led by another server by now.
+    /// The store has followers: it may be led by another server by now, or wait for one.
     pub may_move: bool,
+    /// The server follows another: what it shows may be some way behind, and does not have to stay.
+    pub is_follower: bool,
     /// Writers pause up to so long.
     pub pause_ms_max: u64,
     /// The round's own seed.
@@ -99,7 +103,7 @@ impl Ground<'_> {
     /// An error that nothing in this round explains is a finding.
     fn explain(&self, code: u64, ex: &str) {
         let is_disk = DISK.contains(&code) && self.disk_failed.load(Ordering::SeqCst);
-        let has_moved = self.may_move && [NOT_LEADER, OUTCOME_UNKNOWN].contains(&code);
+        let has_moved = self.may_move && [NOT_LEADER, NO_FOLLOWER, OUTCOME_UNKNOWN].contains(&code);
         if !TRY_AGAIN.contains(&code) && !is_disk && !has_moved {
             self.tell(Broken::Answer, format!("a write was refused with {code}: {ex}"));
         }
@@ -351,7 +355,8 @@ pub fn read_mixed(ground: Ground<'_>, reader: u64) {
                 continue;
             };
             let keys: Vec<String> = (0..TOGETHER).map(|at| together_key(lane.lane, at)).collect();
-            let least = lane.acknowledged.load(Ordering::SeqCst);
+            let acknowledged = lane.acknowledged.load(Ordering::SeqCst);
+            let least = if ground.is_follower { 0 } else { acknowledged };
             let call = json!({"table": ground.book.table, "keys": keys});
             if ground.is_over() {
                 break;
@@ -382,7 +387,9 @@ pub fn read_mixed(ground: Ground<'_>, reader: u64) {
                         ground.tell(broken, seen);
                         return;
                     }
-                    lane.seen.fetch_max(first, Ordering::SeqCst);
+                    if !ground.is_follower {
+                        lane.seen.fetch_max(first, Ordering::SeqCst);
+                    }
                 }
             }
         }
