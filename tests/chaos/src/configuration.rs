@@ -89,6 +89,8 @@ pub fn write(folder: &Path, authority: &Authority, durability: Option<&str>) -> 
 
 /// Bytes of a node's log after which a checkpoint is written, at least: a follower that is killed mostly finds what it lacks.
 const NODE_CHECKPOINT_LOG_BYTES: u64 = 512 << 10;
+/// How long a write waits for a follower: at times longer than one is away, at times not.
+const ACKNOWLEDGE_MS: u64 = 300;
 /// The token of servers that follow.
 const FOLLOWERS: &str = "of-followers";
 /// The file of it.
@@ -121,7 +123,10 @@ pub fn write_node(
              segment_bytes_max = {MIXED_SEGMENT_BYTES_MAX}\ncheckpoint_log_bytes = {NODE_CHECKPOINT_LOG_BYTES}\n"
         );
         if acknowledges {
-            let _ = writeln!(config, "acknowledge = \"follower\"");
+            let _ = writeln!(
+                config,
+                "acknowledge = \"follower\"\nacknowledge_ms = {ACKNOWLEDGE_MS}"
+            );
         }
     }
     std::fs::create_dir_all(folder.join("store")).context("cannot make the stores' folder")?;

@@ -8,7 +8,7 @@ use crate::fresh::{self, Fresh};
 use crate::front::{Answer, Came, Connection, Front};
 use crate::ledger::{Ledger, State, entries};
 use crate::life::Life;
-use crate::load::{Ground, Unbroken, upsert_once};
+use crate::load::{Ground, Unbroken, probe_mixed, upsert_once};
 use crate::mixed::Book;
 use crate::plan::{Kind, Round, generator};
 use crate::server::Server;
@@ -196,11 +196,18 @@ impl<'r> Scene<'r> {
         self.findings.tell(broken, seen);
     }
 
-    /// Puts once and upserts once under keys of its own and says with which code the first was refused; 0 where both were taken.
+    /// Writes once to each store and upserts once, under keys of its own, and says with which code the first was refused; 0 where all were taken.
     pub fn probe(&self, random: &mut StdRng) -> Option<u64> {
         let code = self.probe_put(random)?;
         if code != 0 {
             return Some(code);
+        }
+        for book in self.books {
+            let mut connection = self.connect_to_check(Front::of(0), random).ok()?;
+            let code = probe_mixed(self.ground(book), &mut connection, random)?;
+            if code != 0 {
+                return Some(code);
+            }
         }
         let mut connection = self.connect_to_check(Front::of(0), random).ok()?;
         upsert_once(self, &mut connection, fresh::PROBE, random)

@@ -185,6 +185,27 @@ impl Tally {
         Tally::raise(maximum, u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
     }
 
+    fn summarize_mixed(&self, text: &mut String) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let _ = writeln!(
+            text,
+            "mixed writes: {} acknowledged, {} times one was looked for after a restart, {} not promised and not there; {} checkpoints asked for",
+            get(&self.mixed),
+            get(&self.mixed_checked),
+            get(&self.mixed_behind),
+            get(&self.checkpoints)
+        );
+        if get(&self.promotions) > 0 {
+            let _ = writeln!(
+                text,
+                "followers: {} promoted; {} times one caught up with what it had, {} times one was given a copy",
+                get(&self.promotions),
+                get(&self.followed_on),
+                get(&self.copies)
+            );
+        }
+    }
+
     /// The summary, a line a subject.
     pub fn summary(&self) -> String {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -216,23 +237,7 @@ impl Tally {
             get(&self.puts),
             get(&self.puts_checked)
         );
-        let _ = writeln!(
-            text,
-            "mixed writes: {} acknowledged, {} times one was looked for after a restart, {} not promised and not there; {} checkpoints asked for",
-            get(&self.mixed),
-            get(&self.mixed_checked),
-            get(&self.mixed_behind),
-            get(&self.checkpoints)
-        );
-        if get(&self.promotions) > 0 {
-            let _ = writeln!(
-                text,
-                "followers: {} promoted; {} times one caught up with what it had, {} times one was given a copy",
-                get(&self.promotions),
-                get(&self.followed_on),
-                get(&self.copies)
-            );
-        }
+        self.summarize_mixed(&mut text);
         let _ = writeln!(
             text,
             "upserts: {} acknowledged, {} times one was looked for after a restart, {} folds, {} of them served",

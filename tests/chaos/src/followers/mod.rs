@@ -17,7 +17,9 @@ use crate::tally::{Counted, Tally, Word};
 use node::Node;
 use rand::RngExt;
 use rand::rngs::StdRng;
+use rustix::process::Signal;
 use rustls::ClientConfig;
+use serde_json::json;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -132,7 +134,7 @@ impl<'s> Pair<'s> {
         } else {
             Promise::Beginning
         };
-        Ok(Pair {
+        let pair = Pair {
             settings,
             tls: authority.client(),
             leader,
@@ -141,7 +143,22 @@ impl<'s> Pair<'s> {
             promise,
             folder,
             _sockets: sockets,
-        })
+        };
+        pair.first_write()?;
+        Ok(pair)
+    }
+
+    /// A follower that has nothing is not promoted.
+    fn first_write(&self) -> anyhow::Result<()> {
+        for book in &self.books {
+            let batch =
+                json!({"table": book.table, "operations": [["put", "first", "v"], ["remove", "first"]]});
+            self.leader.call(&self.tls, "ordered.batch", batch)?;
+        }
+        let limit = CATCH_UP_MAX * self.settings.generosity;
+        let catches_up = self.follower.catches_up(&self.tls, &self.leader, limit)?;
+        anyhow::ensure!(catches_up, "an empty follower has not caught up in {limit:?}");
+        Ok(())
     }
 
     fn round(
@@ -205,18 +222,10 @@ impl<'s> Pair<'s> {
         let (over, disk_failed) = (AtomicBool::new(false), AtomicBool::new(false));
         let (seed, has_checkpoints) = (random.random(), random.random_ratio(1, 3));
         let before = Duration::from_millis(random.random_range(0..600));
-        let Pair {
-            leader,
-            follower,
-            books,
-            tls,
-            settings,
-            ..
-        } = self;
-        let leads = leader.server()?;
-        let ground = |book| Ground {
+        let leads = self.leader.server()?;
+        let grounds = self.books.each_ref().map(|book| Ground {
             server: leads,
-            tls,
+            tls: &self.tls,
             findings,
             tally,
             book,
@@ -227,11 +236,11 @@ impl<'s> Pair<'s> {
             pause_ms_max: 1,
             seed,
             patience: ANSWER_MAX,
-        };
+        });
+        let (follower, leader, settings) = (&mut self.follower, &self.leader, self.settings);
         std::thread::scope(|scope| {
             let _end = End(&over);
-            for book in books.iter() {
-                let ground = ground(book);
+            for ground in grounds {
                 for writer in 0..WRITERS {
                     scope.spawn(move || load::write_mixed(ground, writer));
                 }
@@ -240,36 +249,16 @@ impl<'s> Pair<'s> {
                     scope.spawn(move || load::checkpoint(ground));
                 }
             }
-            // Whoever reads the follower sees whole writes too, while it runs.
-            let beside = AtomicBool::new(false);
-            std::thread::scope(|scope| -> anyhow::Result<()> {
-                let _end = End(&beside);
-                let follows = follower.server()?;
-                for book in books.iter() {
-                    let ground = Ground {
-                        server: follows,
-                        over: &beside,
-                        is_follower: true,
-                        ..ground(book)
-                    };
-                    scope.spawn(move || load::read_mixed(ground, 1));
-                }
-                std::thread::sleep(before);
-                Ok(())
-            })?;
-            match plan {
-                Plan::FollowerKilled => {
-                    dead(follower, findings, tally);
-                    std::thread::sleep(Duration::from_millis(random.random_range(0..200)));
-                    follower.start(settings, Some(leader))?;
-                    std::thread::sleep(Duration::from_millis(random.random_range(0..200)));
-                }
-                Plan::BothKilled => {
-                    dead(follower, findings, tally);
-                    std::thread::sleep(Duration::from_millis(random.random_range(0..20)));
-                    leads.signal(rustix::process::Signal::KILL);
-                }
-                _ => leads.signal(rustix::process::Signal::KILL),
+            read_beside(follower, grounds, before)?;
+            if matches!(plan, Plan::FollowerKilled | Plan::BothKilled) {
+                dead(follower, findings, tally);
+                std::thread::sleep(Duration::from_millis(random.random_range(0..200)));
+            }
+            if plan == Plan::FollowerKilled {
+                follower.start(settings, Some(leader))?;
+                std::thread::sleep(Duration::from_millis(random.random_range(0..200)));
+            } else {
+                leads.signal(Signal::KILL);
             }
             Ok::<(), anyhow::Error>(())
         })?;
@@ -293,7 +282,7 @@ impl<'s> Pair<'s> {
             // It may be answered or not.
             scope.spawn(|| follower.promote(tls).ok());
             std::thread::sleep(time);
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
         });
         dead(&mut self.follower, findings, tally);
         self.follower.start(self.settings, Some(&self.leader))
@@ -378,6 +367,25 @@ impl Drop for End<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::SeqCst);
     }
+}
+
+/// Reads the follower for so long: whoever does sees whole writes too, while it runs.
+fn read_beside(follower: &Node, grounds: [Ground<'_>; 2], time: Duration) -> anyhow::Result<()> {
+    let (over, follows) = (AtomicBool::new(false), follower.server()?);
+    std::thread::scope(|scope| {
+        let _end = End(&over);
+        for ground in grounds {
+            let ground = Ground {
+                server: follows,
+                over: &over,
+                is_follower: true,
+                ..ground
+            };
+            scope.spawn(move || load::read_mixed(ground, 1));
+        }
+        std::thread::sleep(time);
+    });
+    Ok(())
 }
 
 /// Leaves what does not depend on when it was read.

@@ -141,6 +141,34 @@ pub fn write_mixed(ground: Ground<'_>, writer: u64) {
     ground.book.give_back(lane);
 }
 
+/// Writes once and says with which code that was refused, or 0; `None` where it has no answer.
+pub(crate) fn probe(ground: Ground<'_>, connection: &mut Connection, random: &mut StdRng) -> Option<u64> {
+    let mut lane = ground.book.take();
+    lane.made += 1;
+    let write = together(random, lane.number, lane.made);
+    let (method, payload) = write.call(ground.book.table);
+    lane.together.begun.store(lane.made, Ordering::SeqCst);
+    lane.begin(write);
+    let code = match connection.call(method, payload) {
+        Came::Answer(_, Answer::Good(answer)) => {
+            match lane.acknowledged(&answer) {
+                Ok(()) => lane.together.acknowledged.store(lane.made, Ordering::SeqCst),
+                Err(wrong) => ground.tell(Broken::PutWrong, format!("lane {}: {wrong}", lane.number)),
+            }
+            Some(0)
+        }
+        Came::Answer(_, Answer::Error(code, _)) => {
+            if code != OUTCOME_UNKNOWN {
+                lane.refused();
+            }
+            Some(code)
+        }
+        _ => None,
+    };
+    ground.book.give_back(lane);
+    code
+}
+
 /// What became of a write.
 enum Became {
     Answered(Json),

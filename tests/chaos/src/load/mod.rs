@@ -18,6 +18,7 @@ pub use folds::{between as fold_between, run as fold};
 pub use fresh::run as look_at_fresh;
 pub use lookups::run as look_up;
 pub(crate) use lookups::{bytes, floats};
+pub(crate) use mixed::probe as probe_mixed;
 pub use mixed::{Ground, checkpoint, read_mixed, write_mixed};
 pub use readers::run as read;
 pub(crate) use readers::text;

@@ -32,6 +32,13 @@ struct Sent {
     write: Write,
     /// When it took effect, if it did.
     at: Span,
+}
+
+/// A write that was acknowledged.
+#[derive(Debug)]
+struct Done {
+    /// What the lane held behind it.
+    after: Cells,
     /// Versions that it was answered, from the first to the last.
     versions: Option<(u64, u64)>,
 }
@@ -53,7 +60,7 @@ pub struct Lane {
     floor: u64,
     /// What it held at the last check, and what was acknowledged since.
     base: Cells,
-    since: Vec<Sent>,
+    since: Vec<Done>,
 }
 
 /// Additions to the counter of all.
@@ -99,11 +106,7 @@ impl Lane {
             to: now_ms(),
         };
         let effects = apply(&mut self.cells.clone(), &write, at);
-        self.doubt = Some(Sent {
-            write,
-            at,
-            versions: None,
-        });
+        self.doubt = Some(Sent { write, at });
         effects
     }
 
@@ -131,12 +134,13 @@ impl Lane {
         self.floor = hear(&mut self.cells, &sent.write, &effects, answer, floor)?;
         let told = answer["versions"].as_array().into_iter().flatten();
         let told: Vec<u64> = told.filter_map(Json::as_u64).collect();
-        sent.versions = match (told.first(), told.last(), answer["version"].as_u64()) {
+        let versions = match (told.first(), told.last(), answer["version"].as_u64()) {
             (Some(first), Some(last), _) => Some((*first, *last)),
             (_, _, Some(version)) if version > floor => Some((version, version)),
             _ => None,
         };
-        self.since.push(sent);
+        let after = self.cells.clone();
+        self.since.push(Done { after, versions });
         Ok(())
     }
 
@@ -158,11 +162,8 @@ impl Lane {
         let mut states = Vec::new();
         let last = self.since.len();
         if promise == Promise::Beginning {
-            let mut cells = self.base.clone();
-            for (count, sent) in self.since.iter().enumerate() {
-                states.push((count, cells.clone()));
-                apply(&mut cells, &sent.write, sent.at);
-            }
+            let before = std::iter::once(&self.base).chain(self.since.iter().map(|done| &done.after));
+            states.extend(before.take(last).cloned().enumerate());
         }
         states.push((last, self.cells.clone()));
         if let Some(sent) = &self.doubt {
@@ -219,8 +220,8 @@ impl Lane {
 
     /// The versions of what was written up to a count, and of what was written behind it.
     fn order(&self, (first, last): (usize, usize)) -> (u64, u64) {
-        let within = self.since.iter().take(first).filter_map(|sent| sent.versions);
-        let behind = self.since.iter().skip(last).filter_map(|sent| sent.versions);
+        let within = self.since.iter().take(first).filter_map(|done| done.versions);
+        let behind = self.since.iter().skip(last).filter_map(|done| done.versions);
         (
             within.map(|(_, last)| last).fold(0, u64::max),
             behind.map(|(first, _)| first).fold(u64::MAX, u64::min),

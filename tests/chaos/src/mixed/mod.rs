@@ -20,6 +20,8 @@ pub use write::{Condition, Operation, Write};
 pub const SYNCED: &str = "mixed_synced";
 /// The other.
 pub const LOGGED: &str = "mixed_logged";
+/// Their folders, below that of a life.
+pub const FOLDERS: [&str; 2] = ["store/mixed_synced", "store/mixed_logged"];
 /// Keys that are always written by one batch: all of them hold the same number.
 pub const TOGETHER: u64 = 6;
 /// The counter that all writers add to.

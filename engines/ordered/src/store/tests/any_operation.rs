@@ -1,4 +1,4 @@
-//! A disk that is full, or fails once, at every single operation: while a store is opened, written, swept, given checkpoints, and promoted.
+//! A disk that is full, read-only, or fails once, from every single operation on: while a store is opened, written, swept, given checkpoints, and promoted.
 //!
 //! Invariants under test: what was acknowledged is there when the disk is well again, and whole; what was told as unwritten is not; and
 //! nothing that is left behind is in the way of the next start.
@@ -26,6 +26,21 @@ enum Fails {
     Once,
     /// Nothing can be written or made any more.
     Full,
+    /// Nothing can be changed any more: the folder is read-only.
+    ReadOnly,
+}
+
+const WAYS: [Fails; 3] = [Fails::Once, Fails::Full, Fails::ReadOnly];
+
+/// What an operation does to the folder.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Does {
+    /// Takes space.
+    Grows,
+    /// Changes it otherwise.
+    Changes,
+    /// Nothing that was not done before.
+    Syncs,
 }
 
 #[derive(Clone)]
@@ -57,19 +72,23 @@ impl FailingFrom {
         self.state.lock().unwrap().has_failed
     }
 
-    fn pass(&self, grows: bool) -> io::Result<()> {
+    fn pass(&self, does: Does) -> io::Result<()> {
         let mut state = self.state.lock().unwrap();
         let number = state.operations;
         state.operations += 1;
         let fails = match self.fails {
             Fails::Once => number == self.at,
-            Fails::Full => number >= self.at && grows,
+            Fails::Full => number >= self.at && does == Does::Grows,
+            Fails::ReadOnly => number >= self.at && does != Does::Syncs,
         };
         if state.is_well || !fails {
             return Ok(());
         }
         state.has_failed = true;
-        Err(io::ErrorKind::StorageFull.into())
+        Err(match self.fails {
+            Fails::ReadOnly => io::ErrorKind::ReadOnlyFilesystem.into(),
+            _ => io::ErrorKind::StorageFull.into(),
+        })
     }
 
     fn wrap(&self, real: Box<dyn LogFile>) -> Box<dyn LogFile> {
@@ -85,48 +104,50 @@ struct FailingFile {
 
 impl LogFile for FailingFile {
     fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
-        if let Err(full) = self.disk.pass(true) {
+        if let Err(full) = self.disk.pass(Does::Grows) {
             // Some of it fitted.
-            self.real.write_at(&bytes[..bytes.len() / 2], offset)?;
+            if self.disk.fails != Fails::ReadOnly {
+                self.real.write_at(&bytes[..bytes.len() / 2], offset)?;
+            }
             return Err(full);
         }
         self.real.write_at(bytes, offset)
     }
 
     fn sync(&mut self) -> io::Result<()> {
-        self.disk.pass(false)?;
+        self.disk.pass(Does::Syncs)?;
         self.real.sync()
     }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
-        self.disk.pass(false)?;
+        self.disk.pass(Does::Changes)?;
         self.real.truncate(length)
     }
 }
 
 impl Disk for FailingFrom {
     fn create(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
-        self.pass(true)?;
+        self.pass(Does::Grows)?;
         Ok(self.wrap(RealDisk.create(path)?))
     }
 
     fn open(&self, path: &Path) -> io::Result<Box<dyn LogFile>> {
-        self.pass(false)?;
+        self.pass(Does::Changes)?;
         Ok(self.wrap(RealDisk.open(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.pass(false)?;
+        self.pass(Does::Changes)?;
         RealDisk.rename(from, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        self.pass(false)?;
+        self.pass(Does::Changes)?;
         RealDisk.remove(path)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.pass(false)?;
+        self.pass(Does::Syncs)?;
         RealDisk.sync_dir(dir)
     }
 }
@@ -257,7 +278,7 @@ fn at_each(fails: Fails, run: impl Fn(Fails, usize) -> bool) -> usize {
 
 #[test]
 fn a_disk_that_fails_at_any_operation_takes_nothing_that_was_acknowledged() {
-    let counts = [Fails::Once, Fails::Full].map(|fails| at_each(fails, run));
+    let counts = WAYS.map(|fails| at_each(fails, run));
     assert!(counts.iter().all(|count| *count > 50), "{counts:?}");
 }
 
@@ -339,7 +360,6 @@ fn a_follower_whose_disk_fails_at_any_operation_takes_over_with_all_it_had() {
     wait_until("the log thread says how far it is", || {
         leader.last_sequence() == WRITES as u64
     });
-    let counts =
-        [Fails::Once, Fails::Full].map(|fails| at_each(fails, |fails, at| take_over(&leader, fails, at)));
+    let counts = WAYS.map(|fails| at_each(fails, |fails, at| take_over(&leader, fails, at)));
     assert!(counts.iter().all(|count| *count > 30), "{counts:?}");
 }
