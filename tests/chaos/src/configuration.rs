@@ -91,9 +91,7 @@ pub fn write(folder: &Path, authority: &Authority, durability: Option<&str>) -> 
 const NODE_CHECKPOINT_LOG_BYTES: u64 = 512 << 10;
 /// How long a write waits for a follower: at times longer than one is away, at times not.
 const ACKNOWLEDGE_MS: u64 = 300;
-/// The token of servers that follow.
-const FOLLOWERS: &str = "of-followers";
-/// The file of it.
+/// The file of the token that followers show, which is the admin's: it opens all that they ask for.
 pub const FOLLOWERS_FILE: &str = "followers.token";
 
 /// Writes the configuration of one of two servers that keep the same stores, reached at a socket beside its ports. With `acknowledges` its
@@ -111,8 +109,7 @@ pub fn write_node(
         "default_store = \"{SYNCED}\"\n\
          [server]\nthreads = 2\nconnections_max = {CONNECTIONS_MAX}\ndrain_ms_max = {}\nlisten_also = [\"unix:{}\"]\n\
          [server.tls]\ncertificate = \"server.pem\"\nprivate_key = \"server.key\"\n\
-         [log]\nlevel = 3\nqueue_bytes_max = 1048576\n[admin]\ntoken = \"{TOKEN}\"\n\
-         [access.tokens.followers]\ntoken = \"{FOLLOWERS}\"\nmethods = [\"ordered.follow\"]\n",
+         [log]\nlevel = 3\nqueue_bytes_max = 1048576\n[admin]\ntoken = \"{TOKEN}\"\n",
         DRAIN_MAX.as_millis(),
         socket.display()
     );
@@ -130,7 +127,7 @@ pub fn write_node(
         }
     }
     std::fs::create_dir_all(folder.join("store")).context("cannot make the stores' folder")?;
-    std::fs::write(folder.join(FOLLOWERS_FILE), FOLLOWERS).context("cannot write a token")?;
+    std::fs::write(folder.join(FOLLOWERS_FILE), TOKEN).context("cannot write a token")?;
     std::fs::write(folder.join("millpond.toml"), config).context("cannot write the configuration")?;
     authority.renew(folder)
 }

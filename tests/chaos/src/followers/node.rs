@@ -24,6 +24,9 @@ pub(super) const STORES: [&str; 2] = [SYNCED, LOGGED];
 /// A kill takes no longer.
 const KILL_MAX: Duration = Duration::from_secs(20);
 
+/// What a follower's log says where somebody has to give it a copy.
+const REFUSED: [&str; 2] = ["begin with a copy", "what the follower may have alone"];
+
 /// A folder, and the server that runs in it.
 pub(super) struct Node {
     folder: PathBuf,
@@ -137,12 +140,14 @@ impl Node {
         let until = Instant::now() + limit;
         for store in STORES {
             let record = leader.standing(tls, store)?.record;
-            loop {
-                let standing = self.standing(tls, store)?;
-                if standing.is_connected && standing.record >= record && standing.lag == 0 {
-                    break;
+            // It refuses even this while it takes in a copy by itself.
+            let has_all =
+                |standing: Standing| standing.is_connected && standing.record >= record && standing.lag == 0;
+            while !self.standing(tls, store).is_ok_and(has_all) {
+                if let Some(status) = self.server()?.ended() {
+                    anyhow::bail!("the follower ended by itself: {status}");
                 }
-                if Instant::now() > until || self.says("begin with a copy")? {
+                if Instant::now() > until || self.is_refused()? {
                     return Ok(false);
                 }
                 std::thread::sleep(Duration::from_millis(10));
@@ -151,10 +156,11 @@ impl Node {
         Ok(true)
     }
 
-    /// Whether the log of its server has this.
-    fn says(&self, words: &str) -> anyhow::Result<bool> {
+    /// Whether the log of its server says that it cannot follow with what it has.
+    fn is_refused(&self) -> anyhow::Result<bool> {
         let log = std::fs::read(&self.server()?.log).unwrap_or_default();
-        Ok(String::from_utf8_lossy(&log).contains(words))
+        let log = String::from_utf8_lossy(&log);
+        Ok(REFUSED.iter().any(|words| log.contains(words)))
     }
 
     /// Throws its stores away and has copies of another's in their place, which runs.
