@@ -248,3 +248,60 @@ fn same(key: &str, found: &Cell, cell: &Cell) -> Result<(), String> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cell(value: &str, version: Option<u64>, expires: Option<(u64, u64)>) -> Cell {
+        Cell {
+            value: Value::Bytes(value.to_owned()),
+            version,
+            expires: expires.map(|(from, to)| Span { from, to }),
+        }
+    }
+
+    /// Read from 10 s to 11 s, a key that was found so against one that was written so.
+    fn check(found: Option<Cell>, written: Option<Cell>, is_right: bool) {
+        let cells = |cell: &Option<Cell>| cell.iter().map(|cell| ("key".to_owned(), cell.clone())).collect();
+        let all = Found {
+            began_ms: 10_000,
+            ended_ms: 11_000,
+            cells: cells(&found),
+        };
+        assert_eq!(
+            all.agrees(&cells(&written)).is_ok(),
+            is_right,
+            "{found:?} {written:?}"
+        );
+    }
+
+    #[test]
+    fn what_is_found_is_held_against_what_was_written() {
+        let written = || Some(cell("v", Some(3), None));
+        check(written(), written(), true);
+        check(Some(cell("v", Some(3), None)), Some(cell("v", None, None)), true);
+        check(Some(cell("w", Some(3), None)), written(), false);
+        check(Some(cell("v", Some(4), None)), written(), false);
+        check(None, written(), false);
+        check(written(), None, false);
+    }
+
+    #[test]
+    fn what_expires_is_there_before_and_gone_behind() {
+        let lasts = |from, to| Some(cell("v", None, Some((from, to))));
+        // Long before it was read, while it was, and long after.
+        for (written, may_be_there, may_be_gone) in [
+            (lasts(1000, 2000), false, true),
+            (lasts(10_200, 10_300), true, true),
+            (lasts(60_000, 61_000), true, false),
+        ] {
+            check(written.clone(), written.clone(), may_be_there);
+            check(None, written, may_be_gone);
+        }
+        // At another time, or for good.
+        check(lasts(30_000, 30_001), lasts(60_000, 61_000), false);
+        check(Some(cell("v", None, None)), lasts(60_000, 61_000), false);
+        check(lasts(60_000, 61_000), Some(cell("v", None, None)), false);
+    }
+}
