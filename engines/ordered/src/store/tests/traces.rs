@@ -263,7 +263,7 @@ pub(super) fn scratch() -> tempfile::TempDir {
         .unwrap()
 }
 
-fn number(variable: &str, default: u64) -> u64 {
+pub(super) fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect(variable))
 }
 
