@@ -1,11 +1,11 @@
 //! The store on disks that fail: single failures, groups of puts, and random traces that end in crashes.
 
-mod any_operation;
 mod batches;
 mod bed;
 mod checkpoints;
 mod eviction;
 mod eviction_traces;
+mod every_operation;
 mod expiry;
 mod expiry_traces;
 mod failures;
