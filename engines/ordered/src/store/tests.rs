@@ -3,9 +3,9 @@
 mod batches;
 mod bed;
 mod checkpoints;
+mod every_operation;
 mod eviction;
 mod eviction_traces;
-mod every_operation;
 mod expiry;
 mod expiry_traces;
 mod failures;
