@@ -63,6 +63,7 @@ test: $(TESTS_VENV)/installed ## every test, Rust and Python; lists what was ski
 	@install $(BUILT)/debug/libmillpond_native.so client/python/millpond/_native.abi3.so
 	$(SKIPS) $(CARGO) test --workspace --locked $(ENCRYPTED)
 	$(SKIPS) $(BUILT)/debug/millpond-chaos --millpond $(BUILT)/debug/millpond --keep $(BUILT)/chaos --seed 7052 --rounds 24 --generosity 5
+	$(SKIPS) $(BUILT)/debug/millpond-chaos --millpond $(BUILT)/debug/millpond --keep $(BUILT)/chaos --seed 7052 --followers 3 --generosity 5
 	$(IN_TESTS_VENV) unittest tests/interop
 	$(SKIPS) unittest tests/browser
 	$(SKIPS) unittest .ci
@@ -86,10 +87,10 @@ fuzz: ## fuzz TARGET=frame for SECONDS=60 (fuzz/corpus lists the targets); needs
 		-dict=fuzz/words.dict -artifact_prefix=$(FUZZ)/work/$(TARGET)- -print_final_stats=1 \
 		$(FUZZ)/work/$(TARGET) fuzz/corpus/$(TARGET)
 
-chaos: ## hurt a real server for SECONDS=60, or for KILLS=1000 kills, planned from SEED; prints what broke
+chaos: ## hurt a real server for SECONDS=60, or for KILLS=1000 kills, or two for FOLLOWERS=100 promotions (ACKNOWLEDGE=1: none may lose a write), planned from SEED; prints what broke
 	@.ci/beat "building millpond and the campaign" $(CARGO) build --locked --profile $(PROFILE) -p millpond-cli -p millpond-tests-chaos
 	@$(BUILT)/$(PROFILE:dev=debug)/millpond-chaos --millpond $(BUILT)/$(PROFILE:dev=debug)/millpond --keep $(BUILT)/chaos \
-		$(if $(KILLS),--kills $(KILLS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED))
+		$(if $(FOLLOWERS),--followers $(FOLLOWERS) $(if $(ACKNOWLEDGE),--acknowledge),$(if $(KILLS),--kills $(KILLS),--seconds $(SECONDS))) $(if $(SEED),--seed $(SEED))
 
 lint: ## format, clippy, allowed edges, tidy, licences
 	$(CARGO) fmt --all -- --check

@@ -303,3 +303,49 @@ fn a_store_that_a_server_has_is_backed_up_and_not_dumped() {
     assert_eq!(dump(&backup).len(), 1);
     drop(server);
 }
+
+/// `millpond ordered` where no file may grow beyond 4 KiB, as on a disk that is full then.
+fn ordered_on_a_full_disk(arguments: &[&str], paths: &[&Path]) -> Output {
+    let mut command = std::process::Command::new("sh");
+    command
+        .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" ordered \"$@\""])
+        .arg(millpond().get_program());
+    command.args(arguments).args(paths).output().unwrap()
+}
+
+#[test]
+fn a_copy_that_finds_the_disk_full_is_no_copy_and_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let [store, backup, restored, lines] =
+        ["store", "backup", "restored", "lines"].map(|name| folder.path().join(name));
+    let line = |at: u32| format!("{{\"key\": \"k{at:04}\", \"value\": \"{}\"}}\n", "v".repeat(100));
+    std::fs::write(&lines, (0..300).map(line).collect::<String>()).unwrap();
+    done(&ordered(&["load"], &[&store, &lines]));
+    let expected = dump(&store);
+    let check = |said: &str, to: &Path| {
+        assert!(
+            said.contains("cannot ") && said.contains("File too large"),
+            "{said}"
+        );
+        assert!(!to.exists(), "{said}");
+        // What is left of it is named by the next attempt, and moved away.
+        let unfinished = to.with_extension("unfinished");
+        if unfinished.exists() {
+            std::fs::remove_dir_all(unfinished).unwrap();
+        }
+    };
+    let said = failed(&ordered_on_a_full_disk(&["backup", "--copy"], &[&store, &backup]));
+    check(&said, &backup);
+    done(&ordered(&["backup", "--copy"], &[&store, &backup]));
+    let said = failed(&ordered_on_a_full_disk(&["restore"], &[&backup, &restored]));
+    check(&said, &restored);
+    done(&ordered(&["restore"], &[&backup, &restored]));
+    assert_eq!(dump(&restored), expected);
+    let said = failed(&ordered_on_a_full_disk(&["load"], &[&restored, &lines]));
+    assert!(said.contains("File too large"), "{said}");
+    assert_eq!(
+        dump(&restored),
+        expected,
+        "what was there stays, whatever was loaded"
+    );
+}

@@ -10,6 +10,7 @@ use crate::server::Launch;
 use crate::settings::{Length, Settings};
 use crate::tally::{Counted, Tally};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Instant;
 
 /// What kinds of rounds follow each other: kills are short, so that they are many.
@@ -53,6 +54,8 @@ pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> anyhow::Result<Out
             Length::Time(time) => began.elapsed() >= time,
             Length::Rounds(rounds) => number >= rounds,
             Length::Kills(kills) => tally.kills() >= kills,
+            // Not of these rounds (`followers`).
+            Length::Promotions { .. } => true,
         };
         if is_over {
             break;
@@ -119,6 +122,7 @@ fn look_back(settings: &Settings, life: &Life, number: u64, tally: &Tally) -> an
         folder: life.folder(),
         processes: 1,
         round: number + 1,
+        set: &[],
     };
     match launch.begin()?.ready() {
         Ok(server) => drop(round::check(life, &server, &findings, tally, Kind::Kill)),
@@ -131,6 +135,12 @@ fn judge(life: &mut Life, found: &[Finding], say: &mut dyn FnMut(&str)) -> anyho
     if found.is_empty() {
         return Ok(());
     }
+    tell(found, life.folder(), say);
+    life.keep()
+}
+
+/// Says what a round has found, and where its folder is.
+pub(crate) fn tell(found: &[Finding], folder: &Path, say: &mut dyn FnMut(&str)) {
     // What differs in numbers and at its end alone is the same fault again.
     let mut alike: BTreeMap<String, (&Finding, u64)> = BTreeMap::new();
     for finding in found {
@@ -150,9 +160,5 @@ fn judge(life: &mut Life, found: &[Finding], say: &mut dyn FnMut(&str)) -> anyho
     if let Some(more) = alike.len().checked_sub(TOLD_MAX + 1) {
         say(&format!("  and {} others in this round", more + 1));
     }
-    say(&format!(
-        "  its logs and store are in {}",
-        life.folder().display()
-    ));
-    life.keep()
+    say(&format!("  its logs and store are in {}", folder.display()));
 }

@@ -9,6 +9,7 @@ use crate::fresh::Fresh;
 use crate::invariant::memory::documented_bytes;
 use crate::ledger::Ledger;
 use crate::load::Unbroken;
+use crate::mixed::{Book, LOGGED, SYNCED};
 use crate::settings::Settings;
 use crate::table::{self, Served};
 use anyhow::Context as _;
@@ -33,6 +34,7 @@ pub struct Life {
     folder: PathBuf,
     authority: Authority,
     ledger: Ledger,
+    books: [Book; 2],
     served: Served,
     fresh: Fresh,
     durability: &'static str,
@@ -77,6 +79,7 @@ impl Life {
             folder,
             authority,
             ledger: Ledger::default(),
+            books: [Book::new(SYNCED, "synced"), Book::new(LOGGED, durability)],
             served: Served::default(),
             fresh: Fresh::default(),
             durability,
@@ -114,6 +117,11 @@ impl Life {
     /// What is known of its store.
     pub fn ledger(&self) -> &Ledger {
         &self.ledger
+    }
+
+    /// What is known of its stores under mixed load.
+    pub fn books(&self) -> &[Book; 2] {
+        &self.books
     }
 
     /// What is known of the version of its feature table.

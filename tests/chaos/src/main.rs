@@ -5,10 +5,11 @@ use anyhow::Context as _;
 use clap::Parser;
 use millpond_tests_chaos::campaign::{self, Outcome};
 use millpond_tests_chaos::finding::Broken;
-use millpond_tests_chaos::means;
 use millpond_tests_chaos::settings::{Length, Settings};
+use millpond_tests_chaos::{followers, means};
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Loads and hurts a millpond server in every way this machine allows, and checks its promises from outside.
@@ -21,7 +22,7 @@ struct Arguments {
     #[arg(long, value_parser = parse_seed)]
     seed: Option<u64>,
     /// Rounds are begun for so many seconds.
-    #[arg(long, default_value_t = 600, conflicts_with_all = ["rounds", "kills"])]
+    #[arg(long, default_value_t = 600, conflicts_with_all = ["rounds", "kills", "followers"])]
     seconds: u64,
     /// So many rounds instead.
     #[arg(long, conflicts_with = "kills")]
@@ -29,6 +30,12 @@ struct Arguments {
     /// So many kill -9 instead, in rounds that do nothing else.
     #[arg(long)]
     kills: Option<u64>,
+    /// So many promotions of followers instead: two servers keep the same stores, and either is killed again and again.
+    #[arg(long, conflicts_with_all = ["rounds", "kills"])]
+    followers: Option<u64>,
+    /// With --followers: writes wait for a follower (acknowledge = "follower"), and a promotion loses none that was acknowledged.
+    #[arg(long, requires = "followers")]
+    acknowledge: bool,
     /// Times that something may take are so many times as long, for machines that are busy.
     #[arg(long, default_value_t = 1)]
     generosity: u32,
@@ -61,9 +68,13 @@ fn main() -> anyhow::Result<ExitCode> {
         can_trace: means::can_trace(),
         millpond,
         seed: arguments.seed.unwrap_or(chosen),
-        length: match (arguments.rounds, arguments.kills) {
-            (Some(rounds), _) => Length::Rounds(rounds),
-            (_, Some(kills)) => Length::Kills(kills),
+        length: match (arguments.rounds, arguments.kills, arguments.followers) {
+            (Some(rounds), ..) => Length::Rounds(rounds),
+            (_, Some(kills), _) => Length::Kills(kills),
+            (.., Some(count)) => Length::Promotions {
+                count,
+                acknowledges: arguments.acknowledge,
+            },
             _ => Length::Time(Duration::from_secs(arguments.seconds)),
         },
         keep,
@@ -81,7 +92,11 @@ fn main() -> anyhow::Result<ExitCode> {
         println!("test chaos::syncs ... ignored, strace is not here or may not trace, so syncs do not fail");
     }
     let began = Instant::now();
-    let outcome = campaign::run(&settings, &mut |line| println!("{line}"))?;
+    let say = &mut |line: &str| println!("{line}");
+    let outcome = match settings.length {
+        Length::Promotions { count, acknowledges } => followers::run(&settings, count, acknowledges, say)?,
+        _ => campaign::run(&settings, say)?,
+    };
     println!("{} rounds in {} s", outcome.rounds, began.elapsed().as_secs());
     print!("{}", outcome.tally.summary());
     let passes = bars(&settings, &outcome);
@@ -115,6 +130,10 @@ fn bars(settings: &Settings, outcome: &Outcome) -> bool {
     };
     if let Length::Kills(wanted) = settings.length {
         bar("chaos-kills", kills, ">=", wanted);
+    }
+    if let Length::Promotions { count, .. } = settings.length {
+        let promotions = outcome.tally.promotions.load(Ordering::Relaxed);
+        bar("chaos-promotions", promotions, ">=", count);
     }
     bar("chaos-puts-lost", of(Broken::PutLost), "==", 0);
     bar("chaos-upserts-lost", of(Broken::UpsertLost), "==", 0);

@@ -51,6 +51,8 @@ pub enum Moment {
     Growth(u64),
     /// The same of upserts and their log.
     FreshGrowth(u64),
+    /// The same of mixed writes and the log of one of their stores.
+    MixedGrowth(u64),
     /// So long after the process was started, ready or not.
     Starting(Duration),
 }
@@ -118,6 +120,8 @@ pub struct Round {
     pub length: Duration,
     /// Threads that put.
     pub writers: u32,
+    /// Threads that write each of the stores under mixed load, beside one that reads it and one that asks for checkpoints.
+    pub mixers: u32,
     /// Threads that call and check their answers.
     pub callers: u32,
     /// Threads that read what is put.
@@ -168,9 +172,10 @@ pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
         Kind::Fleet => (0, 5, 0, 3),
     };
     let upserters = if kind == Kind::Fleet { 0 } else { 2 };
-    let (fold, has_fresh_end) = fresh(seed, number, kind);
+    let mixers = if kind == Kind::Fleet { 0 } else { 2 };
+    let (fold, growth) = fresh(seed, number, kind);
     let end = match end {
-        End::Kill(Moment::Growth(count)) if has_fresh_end => End::Kill(Moment::FreshGrowth(count)),
+        End::Kill(Moment::Growth(count)) => End::Kill(growth(count)),
         end => end,
     };
     Round {
@@ -181,6 +186,7 @@ pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
         end,
         length,
         writers,
+        mixers,
         callers,
         readers,
         lookers,
@@ -189,14 +195,23 @@ pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
     }
 }
 
-/// When rows are folded, and whether a kill that awaits the growth of a log awaits that of the overlay. From a generator of its own, so that it changes nothing else of a plan.
-fn fresh(seed: u64, number: u64, kind: Kind) -> (Fold, bool) {
+/// Of which log a kill awaits the growth.
+type Growth = fn(u64) -> Moment;
+
+/// When rows are folded, and of which log a kill awaits the growth. From a generator of its own, so that it changes nothing else of a plan.
+fn fresh(seed: u64, number: u64, kind: Kind) -> (Fold, Growth) {
     let random = &mut generator(!seed, number + 1);
     match kind {
-        Kind::Fleet => (Fold::Never, false),
+        Kind::Fleet => (Fold::Never, Moment::Growth),
         _ => {
             let folds = [(3, Fold::Never), (1, Fold::Before), (1, Fold::Beside)];
-            (pick(random, folds), random.random())
+            let fold = pick(random, folds);
+            let growths: [(u32, Growth); 3] = [
+                (1, Moment::Growth),
+                (1, Moment::FreshGrowth),
+                (2, Moment::MixedGrowth),
+            ];
+            (fold, pick(random, growths))
         }
     }
 }

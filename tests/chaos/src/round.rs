@@ -4,9 +4,10 @@
 
 use crate::fault::{await_moment, inject};
 use crate::finding::{Broken, Finding, Findings};
-use crate::invariant::{fresh, memory, ready, service, stop, store, table};
+use crate::invariant::{fresh, memory, mixed, ready, service, stop, store, table};
 use crate::life::{FLEET, Life};
 use crate::load;
+use crate::mixed::Promise;
 use crate::plan::{End, Fold, Kind, Moment, Round};
 use crate::scene::Scene;
 use crate::server::{Launch, Server, ended_by};
@@ -27,6 +28,7 @@ pub fn run(settings: &Settings, life: &Life, round: &Round, tally: &Tally) -> an
         folder: life.folder(),
         processes: if round.kind == Kind::Fleet { FLEET } else { 1 },
         round: round.number,
+        set: &[],
     };
     if round.fold == Fold::Before {
         load::fold_between(settings, life, &findings, tally);
@@ -57,7 +59,9 @@ pub fn run(settings: &Settings, life: &Life, round: &Round, tally: &Tally) -> an
 /// Holds what a server has after its start against what is known of it.
 pub fn check(life: &Life, server: &Server, findings: &Findings, tally: &Tally, kind: Kind) -> bool {
     let store = kind == Kind::Fleet
-        || check_store(life, server, findings, tally) && check_fresh(life, server, findings, tally);
+        || check_store(life, server, findings, tally)
+            && check_mixed(life, server, findings, tally)
+            && check_fresh(life, server, findings, tally);
     store && check_table(life, server, findings)
 }
 
@@ -86,6 +90,23 @@ fn check_fresh(life: &Life, server: &Server, findings: &Findings, tally: &Tally)
             false
         }
     }
+}
+
+/// Holds the stores under mixed load against what is known of them, before anybody writes.
+fn check_mixed(life: &Life, server: &Server, findings: &Findings, tally: &Tally) -> bool {
+    life.books().iter().all(|book| {
+        let read = mixed::read(server, &life.authority().client(), book.table);
+        if let Err(error) = &read {
+            findings.tell(
+                Broken::Service,
+                format!("{} cannot be read: {error:#}", book.table),
+            );
+        }
+        read.is_ok_and(|found| {
+            book.settle(&found, Promise::All, findings, tally);
+            true
+        })
+    })
 }
 
 /// Holds the store against what is known of it, before anybody puts.
@@ -141,6 +162,14 @@ fn act<'scope>(
     }
     for number in 0..u64::from(round.readers) {
         scope.spawn(move || load::read(scene, number));
+    }
+    for book in scene.books.iter().filter(|_| round.writers > 0) {
+        let ground = scene.ground(book);
+        for number in 0..u64::from(round.mixers) {
+            scope.spawn(move || load::write_mixed(ground, number));
+        }
+        scope.spawn(move || load::read_mixed(ground, 0));
+        scope.spawn(move || load::checkpoint(ground));
     }
     for number in 0..u64::from(round.lookers) {
         scope.spawn(move || load::look_up(scene, number));

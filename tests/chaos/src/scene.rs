@@ -8,7 +8,8 @@ use crate::fresh::{self, Fresh};
 use crate::front::{Answer, Came, Connection, Front};
 use crate::ledger::{Ledger, State, entries};
 use crate::life::Life;
-use crate::load::{Unbroken, upsert_once};
+use crate::load::{Ground, Unbroken, probe_mixed, upsert_once};
+use crate::mixed::Book;
 use crate::plan::{Kind, Round, generator};
 use crate::server::Server;
 use crate::settings::Settings;
@@ -52,6 +53,8 @@ pub struct Scene<'r> {
     pub authority: &'r Authority,
     /// What callers know of the store.
     pub ledger: &'r Ledger,
+    /// What callers know of the stores under mixed load.
+    pub books: &'r [Book; 2],
     /// What callers know of the version of the feature table.
     pub served: &'r Served,
     /// What callers know of fresh rows.
@@ -100,6 +103,7 @@ impl<'r> Scene<'r> {
             folder: life.folder(),
             authority: life.authority(),
             ledger: life.ledger(),
+            books: life.books(),
             served: life.served(),
             fresh: life.fresh(),
             durability: life.durability(),
@@ -116,6 +120,24 @@ impl<'r> Scene<'r> {
             disk_failed: AtomicBool::new(false),
             over: AtomicBool::new(false),
             truth: Mutex::new((Truth::Ready, Instant::now())),
+        }
+    }
+
+    /// What the load of one of the stores under mixed load needs.
+    pub fn ground<'g>(&'g self, book: &'g Book) -> Ground<'g> {
+        Ground {
+            server: self.server,
+            tls: &self.tls,
+            findings: self.findings,
+            tally: self.tally,
+            book,
+            over: &self.over,
+            disk_failed: &self.disk_failed,
+            may_move: false,
+            is_follower: false,
+            pause_ms_max: self.pause_ms_max,
+            seed: self.seed,
+            patience: ANSWER_MAX,
         }
     }
 
@@ -174,11 +196,18 @@ impl<'r> Scene<'r> {
         self.findings.tell(broken, seen);
     }
 
-    /// Puts once and upserts once under keys of its own and says with which code the first was refused; 0 where both were taken.
+    /// Writes once to each store and upserts once, under keys of its own, and says with which code the first was refused; 0 where all were taken.
     pub fn probe(&self, random: &mut StdRng) -> Option<u64> {
         let code = self.probe_put(random)?;
         if code != 0 {
             return Some(code);
+        }
+        for book in self.books {
+            let mut connection = self.connect_to_check(Front::of(0), random).ok()?;
+            let code = probe_mixed(self.ground(book), &mut connection, random)?;
+            if code != 0 {
+                return Some(code);
+            }
         }
         let mut connection = self.connect_to_check(Front::of(0), random).ok()?;
         upsert_once(self, &mut connection, fresh::PROBE, random)

@@ -27,6 +27,8 @@ pub struct Launch<'a> {
     pub processes: u32,
     /// The round: names its log.
     pub round: u64,
+    /// Settings beside those of the configuration.
+    pub set: &'a [String],
 }
 
 /// A running server.
@@ -83,6 +85,7 @@ impl Launch<'_> {
             .args(["--set", "admin.listen=127.0.0.1:0"])
             .args(["--set", &format!("log.file=millpond-{}.log", self.round)])
             .args(["--set", &format!("server.processes={}", self.processes)])
+            .args(self.set.iter().flat_map(|set| ["--set", set]))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(std::fs::File::create(&stderr)?);

@@ -111,6 +111,20 @@ pub struct Tally {
     pub puts: AtomicU64,
     /// Puts read back after a restart and found whole.
     pub puts_checked: AtomicU64,
+    /// Mixed writes acknowledged.
+    pub mixed: AtomicU64,
+    /// Mixed writes looked for after a restart.
+    pub mixed_checked: AtomicU64,
+    /// Mixed writes that a follower did not have when it was promoted, where none is promised.
+    pub mixed_behind: AtomicU64,
+    /// Followers that were promoted,
+    pub promotions: AtomicU64,
+    /// servers that caught up with the leader from what they had,
+    pub followed_on: AtomicU64,
+    /// and those that were given a copy of its stores.
+    pub copies: AtomicU64,
+    /// Checkpoints that were asked for and written.
+    pub checkpoints: AtomicU64,
     /// Upserts acknowledged.
     pub upserts: AtomicU64,
     /// Upserts looked for after a restart.
@@ -171,6 +185,27 @@ impl Tally {
         Tally::raise(maximum, u64::try_from(took.as_millis()).unwrap_or(u64::MAX));
     }
 
+    fn summarize_mixed(&self, text: &mut String) {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let _ = writeln!(
+            text,
+            "mixed writes: {} acknowledged, {} times one was looked for after a restart, {} not promised and not there; {} checkpoints asked for",
+            get(&self.mixed),
+            get(&self.mixed_checked),
+            get(&self.mixed_behind),
+            get(&self.checkpoints)
+        );
+        if get(&self.promotions) > 0 {
+            let _ = writeln!(
+                text,
+                "followers: {} promoted; {} times one caught up with what it had, {} times one was given a copy",
+                get(&self.promotions),
+                get(&self.followed_on),
+                get(&self.copies)
+            );
+        }
+    }
+
     /// The summary, a line a subject.
     pub fn summary(&self) -> String {
         let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -202,6 +237,7 @@ impl Tally {
             get(&self.puts),
             get(&self.puts_checked)
         );
+        self.summarize_mixed(&mut text);
         let _ = writeln!(
             text,
             "upserts: {} acknowledged, {} times one was looked for after a restart, {} folds, {} of them served",

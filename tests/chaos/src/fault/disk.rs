@@ -6,6 +6,7 @@ use crate::configuration::SEGMENT_BYTES_MAX;
 use crate::finding::Broken;
 use crate::fresh;
 use crate::invariant::ready;
+use crate::mixed::FOLDERS;
 use crate::scene::{Scene, Truth};
 use anyhow::Context as _;
 use rustix::process::{Resource, Rlimit, prlimit};
@@ -121,7 +122,8 @@ impl Disk {
     /// Lays a read-only mount over the folders of both logs: open files can be written, none can be made.
     pub(super) fn read_only(&self, scene: &Scene<'_>, lasts: Duration) -> anyhow::Result<()> {
         begin(scene);
-        let folders = ["store/events", fresh::LOG].map(|folder| scene.folder.join(folder));
+        let folders = ["store/events", FOLDERS[0], FOLDERS[1], fresh::LOG];
+        let folders = folders.map(|folder| scene.folder.join(folder));
         for folder in &folders {
             lay_read_only(folder)?;
         }

@@ -1,6 +1,7 @@
 //! The moment of a kill -9.
 
 use crate::fresh::LOG;
+use crate::mixed::{LOGGED, SYNCED};
 use crate::plan::Moment;
 use crate::scene::Scene;
 use std::path::Path;
@@ -15,6 +16,7 @@ pub fn await_moment(scene: &Scene<'_>, moment: Moment) {
     let until = Instant::now() + WAIT_MAX;
     let counted = match moment {
         Moment::FreshGrowth(_) => &scene.upserts,
+        Moment::MixedGrowth(_) => &scene.tally.mixed,
         _ => &scene.puts,
     };
     let before = counted.load(Ordering::SeqCst);
@@ -27,13 +29,15 @@ pub fn await_moment(scene: &Scene<'_>, moment: Moment) {
     match moment {
         Moment::After(time) | Moment::Starting(time) => std::thread::sleep(time),
         Moment::Puts(count) => wait(&|| has_come(count)),
-        Moment::Growth(count) | Moment::FreshGrowth(count) => {
+        Moment::Growth(count) | Moment::FreshGrowth(count) | Moment::MixedGrowth(count) => {
             wait(&|| has_come(count));
-            let folder = match moment {
-                Moment::FreshGrowth(_) => LOG,
-                _ => "store/events",
+            let log = match moment {
+                Moment::FreshGrowth(_) => LOG.to_owned(),
+                Moment::MixedGrowth(count) if count % 2 == 0 => format!("store/{SYNCED}"),
+                Moment::MixedGrowth(_) => format!("store/{LOGGED}"),
+                _ => "store/events".to_owned(),
             };
-            let folder = scene.folder.join(folder);
+            let folder = scene.folder.join(log);
             let length = log_bytes(&folder);
             wait(&|| log_bytes(&folder) != length);
         }

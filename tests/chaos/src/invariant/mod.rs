@@ -4,6 +4,7 @@
 
 pub mod fresh;
 pub mod memory;
+pub mod mixed;
 pub mod ready;
 pub mod service;
 pub mod stop;

@@ -39,6 +39,10 @@ pub fn run(scene: &Scene<'_>) {
             std::thread::sleep(Duration::from_millis(random.random_range(0..FOLD_MS)));
             let _ = child.kill();
             let _ = child.wait();
+            // It may have made its version before, on which the next one stands.
+            if !is_one {
+                scene.fresh.stack(false);
+            }
             continue;
         }
         match said(child.wait_with_output()) {

@@ -1,197 +1,34 @@
-//! Random puts on disks that fail, recorded in one order with every answer and all that readers saw; then every moment of the
+//! Random writes of every kind on disks that fail, recorded in one order with every answer and all that readers saw; then every moment of the
 //! record as a crash: killed, without power, and torn.
 //!
 //! Invariants under test: no reader and no answer shows a record before a sync covers it, so a loss of power takes nothing away
 //! that was shown; what was acknowledged is there; and nothing half is.
-//! `MILLPOND_TRACE_ROUNDS` is how often, `MILLPOND_TRACE_SEED` the first round's seed.
+//! `MILLPOND_TRACE_ROUNDS` is how often, `MILLPOND_TRACE_SEED` the first round's seed, here and in the tests of eviction and expiry.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
+mod story;
+mod writes;
+
 use std::collections::BTreeMap;
 use std::sync::Mutex;
+use std::time::Duration;
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
+use self::story::{Contents, Note, Story, contents, told, words};
+use self::writes::{random_write, unconditional};
 use super::*;
-use crate::Put;
+use crate::checkpoint::Files;
 use millpond_wal::faults::recording::{Event, Recording};
 use millpond_wal::faults::survival::{End, Left, Survival, lay_out};
 
-const ROUNDS: u64 = 4;
+const ROUNDS: u64 = 3;
 /// A process of a round ends by one of its crashes, and the next goes on with what is left.
 const PROCESSES: usize = 4;
-const GROUPS: usize = 8;
-const GROUP_PUTS_MAX: usize = 5;
-
-type Contents = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
-
-#[derive(Debug, Clone)]
-enum Note {
-    /// The put of this number was handed in.
-    Put(usize),
-    /// It was answered so.
-    Told(usize, Told),
-    /// A process has opened the store with this in it: puts of those before it that were open are there, or never will be.
-    Opened(Contents),
-    /// Readers see this.
-    Shown(Contents),
-}
-
-#[derive(Debug, Clone)]
-enum Told {
-    Versions(Vec<u64>),
-    Conflict { key: Vec<u8>, found: u64 },
-    Unwritten,
-    Unknown,
-}
-
-fn told(answer: Result<Written, WriteError>) -> Told {
-    match answer {
-        Ok(outcome) => Told::Versions(outcome.versions),
-        Err(WriteError::Conflict { key, found, .. }) => Told::Conflict { key, found },
-        Err(WriteError::Storage(_) | WriteError::ReadOnly(_)) => Told::Unwritten,
-        Err(WriteError::OutcomeUnknown(_)) => Told::Unknown,
-        Err(other) => panic!("{other}"),
-    }
-}
-
-/// What the record has told so far.
-#[derive(Clone, Default)]
-struct Story {
-    puts: Vec<Put>,
-    /// Of the puts that were acknowledged.
-    acknowledged: Contents,
-    /// Handed in and not answered, or answered that nobody knows; in order.
-    open: Vec<usize>,
-    /// What readers saw last of each key.
-    shown: Contents,
-    /// Versions that answers named.
-    named: BTreeMap<Vec<u8>, u64>,
-}
-
-/// Writes a put, unless a condition stands against it.
-fn write(contents: &mut Contents, put: &Put) -> Option<Vec<u64>> {
-    let version = |key: &Vec<u8>| contents.get(key).map_or(0, |found| found.1);
-    let wanted = [put.if_absent.then_some(0), put.if_version];
-    let mut wanted = wanted.into_iter().flatten();
-    if wanted.any(|wanted| put.entries.iter().any(|(key, _)| version(key) != wanted)) {
-        return None;
-    }
-    // The highest version is never overwritten, so it is there.
-    let next = 1 + contents.values().map(|found| found.1).max().unwrap_or(0);
-    let versions: Vec<u64> = (next..).take(put.entries.len()).collect();
-    for ((key, value), version) in put.entries.iter().zip(&versions) {
-        contents.insert(key.clone(), (value.clone(), *version));
-    }
-    Some(versions)
-}
-
-impl Story {
-    fn hear(&mut self, note: &Note) {
-        match note {
-            Note::Put(number) => self.open.push(*number),
-            Note::Told(_, Told::Unknown) => {}
-            Note::Told(number, told) => {
-                self.open.retain(|open| open != number);
-                match told {
-                    Told::Versions(versions) => {
-                        let written = write(&mut self.acknowledged, &self.puts[*number]);
-                        assert_eq!(written.as_ref(), Some(versions));
-                    }
-                    Told::Conflict { key, found } => {
-                        self.named.insert(key.clone(), *found);
-                    }
-                    Told::Unwritten | Told::Unknown => {}
-                }
-            }
-            Note::Opened(contents) => {
-                self.holds(contents);
-                self.acknowledged.clone_from(contents);
-                self.shown.clone_from(contents);
-                self.open.clear();
-            }
-            Note::Shown(contents) => {
-                self.allows(contents);
-                self.shown.clone_from(contents);
-            }
-        }
-    }
-
-    /// What was found must be what was acknowledged, and perhaps the first of the open puts, each of them whole.
-    fn allows(&self, found: &Contents) {
-        let mut allowed = self.acknowledged.clone();
-        let mut open = self.open.iter();
-        while allowed != *found {
-            let next = open.next();
-            let words = || {
-                format!(
-                    "found {}, acknowledged {}",
-                    words(found),
-                    words(&self.acknowledged)
-                )
-            };
-            let next = next.unwrap_or_else(|| panic!("{}, open {:?}", words(), self.open));
-            write(&mut allowed, &self.puts[*next]);
-        }
-    }
-
-    /// What was found after an end must hold all that was shown before it.
-    fn holds(&self, found: &Contents) {
-        self.allows(found);
-        for (key, shown) in &self.shown {
-            let kept = found.get(key);
-            let is_kept = kept.is_some_and(|kept| kept == shown || kept.1 > shown.1);
-            assert!(is_kept, "shown {shown:?}, kept {kept:?}");
-        }
-        for (key, version) in &self.named {
-            let kept = found.get(key).map_or(0, |kept| kept.1);
-            assert!(kept >= *version, "named {version}, kept {kept}");
-        }
-    }
-}
-
-/// In few words: which put wrote each key, and its version.
-fn words(contents: &Contents) -> String {
-    let word = |(key, (value, version)): (&Vec<u8>, &(Vec<u8>, u64))| {
-        let [key, value] = [key, value].map(|bytes| String::from_utf8_lossy(bytes));
-        format!("{key}={}@{version}", value.trim_end_matches('.'))
-    };
-    contents.iter().map(word).collect::<Vec<_>>().join(" ")
-}
-
-fn contents(store: &Store) -> Contents {
-    let mut found = Contents::new();
-    let scan = Scan {
-        limit: usize::MAX,
-        ..Scan::default()
-    };
-    store.scan(&scan, &mut |key, value| {
-        found.insert(key.to_vec(), (value.to_vec(), store.get(key).unwrap().version));
-    });
-    found
-}
-
-fn random_put(rng: &mut StdRng, number: usize) -> Put {
-    let count = rng.random_range(1..4);
-    let mut entry = |at: usize| {
-        let key = format!("k{}", rng.random_range(0..6)).into_bytes();
-        let mut value = format!("{number}/{at}").into_bytes();
-        // Some groups are larger than a sector.
-        value.resize(
-            value.len() + rng.random_range(0..10) * rng.random_range(0..60),
-            b'.',
-        );
-        (key, value)
-    };
-    let entries = (0..count).map(&mut entry).collect();
-    Put {
-        entries,
-        if_version: None,
-        if_absent: rng.random_ratio(1, 4),
-        ..Put::default()
-    }
-}
+const GROUPS: usize = 6;
+const GROUP_WRITES_MAX: usize = 5;
 
 /// A round's choices, and what it did.
 struct Round {
@@ -216,6 +53,21 @@ impl Round {
             durability,
             segment_bytes_max: self.segment_bytes_max,
             ..Options::default()
+        }
+    }
+
+    /// With what goes on by itself beside the writes.
+    fn live_options(&mut self) -> Options {
+        let is_logged = self.durability == Durability::Logged;
+        let sync_every = is_logged.then(|| Duration::from_millis(self.rng.random_range(1..20)));
+        let checkpoint_log_bytes = match self.rng.random() {
+            true => self.rng.random_range(500..3000),
+            false => u64::MAX,
+        };
+        Options {
+            sync_every,
+            checkpoint_log_bytes,
+            ..self.options(self.durability)
         }
     }
 
@@ -245,7 +97,7 @@ impl Round {
         }
     }
 
-    /// One process: opens what is left, puts, and closes.
+    /// One process: opens what is left, writes, and closes.
     fn live(&mut self, story: &mut Story, survival: &Survival, left: &Left) -> Vec<Event<Note>> {
         let parent = scratch();
         let dir = parent.path().join("store");
@@ -253,13 +105,14 @@ impl Round {
         let recording = Recording::new(&dir, survival.clone(), self.fork());
         let failing_percent = [0, 2, 8][self.rng.random_range(0..3)];
         recording.fail(failing_percent);
+        let options = self.live_options();
         let store = loop {
-            match Store::open_on(recording.disk(), &dir, self.options(self.durability)) {
+            match Store::open_on(recording.disk(), &dir, options.clone()) {
                 Ok((store, _)) => break store,
                 Err(_) => recording.fail(0),
             }
         };
-        recording.note(Note::Opened(contents(&store)));
+        recording.note(Note::Opened(contents(&store), versions_given(&dir)));
         recording.fail(failing_percent);
         let (seen, last) = (store.clone(), Mutex::new(Contents::new()));
         recording.probe(Some(Arc::new(move || {
@@ -278,7 +131,7 @@ impl Round {
             // One behind a group, or one beside it.
             let checkpoint = self.rng.random_range(0..6);
             let beside = (checkpoint == 0).then(|| self.checkpoint_in_parts(&store));
-            let writes = self.put_group(story, &recording, &store);
+            let writes = self.write_group(story, &recording, &store);
             if let Some(beside) = beside {
                 self.checkpoints += usize::from(beside.join().unwrap());
             }
@@ -295,23 +148,25 @@ impl Round {
         recording.take_events()
     }
 
-    /// Has one written while puts come. Whether it was.
+    /// Has one written while writes come. Whether it was.
     fn checkpoint_in_parts(&self, store: &Store) -> std::thread::JoinHandle<bool> {
         let store = store.clone();
         std::thread::spawn(move || store.checkpoint().is_ok())
     }
 
-    /// One put alone, so that those handed in while it is written form the next group. Whether the store still writes.
-    fn put_group(&mut self, story: &mut Story, recording: &Recording<Note>, store: &Store) -> bool {
-        let mut put = |story: &mut Story, is_conditional: bool| {
-            let number = story.puts.len();
-            let mut put = random_put(&mut self.rng, number);
-            put.if_absent &= is_conditional;
-            story.puts.push(put.clone());
-            recording.note(Note::Put(number));
+    /// One write alone, so that those handed in while it is written form the next group. Whether the store still writes.
+    fn write_group(&mut self, story: &mut Story, recording: &Recording<Note>, store: &Store) -> bool {
+        let mut write = |story: &mut Story, is_conditional: bool| {
+            let number = story.writes.len();
+            let mut write = random_write(&mut self.rng, number);
+            if !is_conditional {
+                write = unconditional(write);
+            }
+            story.writes.push(write.clone());
+            recording.note(Note::Write(number));
             let noting = recording.clone();
             let done = move |answer| noting.note(Note::Told(number, told(answer)));
-            store.write(put, Box::new(done)).unwrap();
+            store.write(write, Box::new(done)).unwrap();
             number
         };
         let answers = |events: &[Event<Note>], from: usize| {
@@ -320,14 +175,14 @@ impl Round {
             events.iter().filter(is_answer).count()
         };
         recording.shut_gate();
-        let first = put(story, false);
+        let first = write(story, false);
         recording.wait_at_gate_or(|events| answers(events, first) == 1);
         let writes = recording.is_at_gate();
         if writes {
-            (0..story.puts.len() % GROUP_PUTS_MAX).for_each(|_| _ = put(story, true));
+            (0..story.writes.len() % GROUP_WRITES_MAX).for_each(|_| _ = write(story, true));
         }
         recording.open_gate();
-        let count = story.puts.len() - first;
+        let count = story.writes.len() - first;
         recording.wait_at_gate_or(|events| answers(events, first) == count);
         writes
     }
@@ -388,6 +243,19 @@ impl Round {
     }
 }
 
+/// How many versions the log of a folder has given.
+fn versions_given(dir: &Path) -> u64 {
+    let files = Files::list(dir).unwrap();
+    let read = crate::recover::read(dir, &files.finished, &mut |_| ()).unwrap();
+    read.recovered.next_number - 1
+}
+
+/// The seeds that a test of traces runs with: so many from 1 on, unless the environment says otherwise.
+pub(super) fn seeds(rounds: u64) -> std::ops::Range<u64> {
+    let first = number("MILLPOND_TRACE_SEED", 1);
+    first..first + number("MILLPOND_TRACE_ROUNDS", rounds)
+}
+
 /// A folder in memory, where there is one: nothing here depends on a real disk.
 pub(super) fn scratch() -> tempfile::TempDir {
     tempfile::tempdir_in("/dev/shm")
@@ -401,13 +269,12 @@ pub(super) fn number(variable: &str, default: u64) -> u64 {
 
 #[test]
 fn nothing_is_shown_before_its_sync_and_no_end_loses_what_was() {
-    let rounds = number("MILLPOND_TRACE_ROUNDS", ROUNDS);
-    let first = number("MILLPOND_TRACE_SEED", 1);
+    let seeds = seeds(ROUNDS);
     let (mut events, mut ends, mut checkpoints) = (0, 0, 0);
-    for seed in first..first + rounds {
+    for seed in seeds.clone() {
         eprintln!("seed {seed}");
         let mut rng = StdRng::seed_from_u64(seed);
-        let durability = if seed % 4 == 0 {
+        let durability = if seed % 3 == 0 {
             Durability::Logged
         } else {
             Durability::Synced
@@ -429,6 +296,6 @@ fn nothing_is_shown_before_its_sync_and_no_end_loses_what_was() {
     }
     assert!(checkpoints > 0);
     eprintln!(
-        "{rounds} rounds from seed {first}: {events} events, {checkpoints} checkpoints, {ends} ends, none of which lost what was shown"
+        "seeds {seeds:?}: {events} events, {checkpoints} checkpoints, {ends} ends, none of which lost what was shown"
     );
 }
