@@ -4,8 +4,13 @@
 //! network. Invariants: a follower's log is the beginning of its leader's, record by record; a store that has heard of a higher epoch of
 //! its history takes no write until it is promoted itself.
 
+pub(crate) mod aside;
+mod copy;
 mod follow;
+mod incoming;
+mod install;
 mod note;
+mod shield;
 mod ship;
 
 use std::fmt;
@@ -27,7 +32,10 @@ use follow::{Desk, WAIT_MAX};
 pub(crate) use note::Note;
 use ship::Shipping;
 
+pub use copy::{CopyAsk, CopyDone, CopyError, CopyProgress, Piece, Wanted};
 pub use follow::FollowError;
+pub use incoming::{Incoming, TakeError, Took};
+pub use shield::{ReadBegan, TakesCopy};
 pub use ship::{FollowerSeen, Pull, PullDone, PullError};
 
 /// What the log says of a leader that leads no more.
@@ -159,6 +167,7 @@ pub(crate) struct Replication {
     is_awaited: AtomicBool,
     queue: Arc<Queue<Write>>,
     shipping: Shipping,
+    copies: copy::Copies,
 }
 
 /// What a follower knows of its leader.
@@ -219,6 +228,7 @@ impl Replication {
             is_awaited: AtomicBool::new(false),
             queue,
             shipping: Shipping::default(),
+            copies: copy::Copies::default(),
         })
     }
 
@@ -325,6 +335,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         lock(&self.0.desk).close();
         self.0.shipping.stop();
+        self.0.copies.stop();
     }
 }
 

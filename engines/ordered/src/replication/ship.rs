@@ -139,6 +139,10 @@ impl Store {
             pull,
             done,
         };
+        if let Some(meet) = &self.handle.meet {
+            let (position, last) = (waiting.pull.position.sequence, shared.last.load(Ordering::SeqCst));
+            meet.holds.follows(&waiting.pull.follower, position, last);
+        }
         let mut state = lock(&shared.shipping.state);
         let name = &waiting.pull.follower;
         if state.followers.len() >= FOLLOWERS_MAX {

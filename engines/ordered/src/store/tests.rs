@@ -3,6 +3,7 @@
 mod batches;
 mod bed;
 mod checkpoints;
+mod copies;
 mod eviction;
 mod eviction_traces;
 mod expiry;

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod checkpoints;
+mod copies;
 mod crash;
 mod damage;
 mod eviction;
