@@ -31,6 +31,7 @@ mod serving {
     mod ordered;
     mod ordered_copies;
     mod ordered_eviction;
+    mod ordered_follower_copies;
     mod ordered_followers;
     mod ordered_lists;
     mod ordered_writes;

@@ -3,14 +3,17 @@
 //! It waits for the network and for the store's log; nobody waits for it. Its invariant: a store takes what its leader answers or nothing, and
 //! what keeps it from following is said once until it changes.
 
+mod copying;
+
 use crate::fresh::{Link, LinkError};
 use crate::halt::Halt;
 use crate::nodes::{Roads, look_up};
 use crate::{Error, Shared};
+use copying::Copying;
 use millpond_engines_ordered::{FollowError, Role, Shipment, Store};
 use millpond_nodes::Node;
 use millpond_wire_frame::Limits;
-use millpond_wire_schema::{Method as _, OrderedFollow, ordered_follow as schema};
+use millpond_wire_schema::{Code, Method as _, OrderedFollow, ordered_follow as schema};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -56,6 +59,7 @@ impl Followings {
                 limits,
                 halt: Arc::clone(&followings.halt),
                 said: None,
+                copying: None,
             };
             let thread = std::thread::Builder::new().name("ordered-follow".into());
             // Nobody waits for its end: the leader may keep it waiting, and it touches nothing then.
@@ -91,7 +95,12 @@ struct Following {
     halt: Arc<Halt>,
     /// What was said last of what keeps it from following.
     said: Option<String>,
+    /// A copy of the leader's store that is being taken.
+    copying: Option<Copying>,
 }
+
+/// A connection to the leader, who that is, and the token that is shown there.
+type Asked = (Link, Node, String);
 
 impl Following {
     fn run(mut self) {
@@ -124,12 +133,16 @@ impl Following {
     }
 
     /// One question, and its answer into the store.
-    fn once(&mut self, link: &mut Option<(Link, Node, String)>) -> Result<(), String> {
+    fn once(&mut self, link: &mut Option<Asked>) -> Result<(), String> {
         let position = self.store.position().map_err(|error| error.to_string())?;
-        let (link, node, token) = match link {
+        let asked_of = match link {
             Some(link) => link,
             None => link.insert(self.connect()?),
         };
+        if self.copying.is_some() {
+            return self.copy(asked_of);
+        }
+        let (link, node, token) = &mut *asked_of;
         let call = schema::Call {
             table: Some(self.table.as_str().into()),
             follower: self.name.as_str().into(),
@@ -138,21 +151,19 @@ impl Following {
             position: position.sequence,
             record_epoch: position.mark.map(|mark| mark.epoch),
             record_crc32c: position.mark.map(|mark| u64::from(mark.crc32c)),
-            bytes_max: Some(
-                (self.limits.frame_bytes_max as u64)
-                    .saturating_sub(1024)
-                    .clamp(1, SHIPMENT_BYTES),
-            ),
+            bytes_max: Some(self.bytes_max(SHIPMENT_BYTES)),
             wait_ms: WAIT.as_millis() as u64,
         };
         let asked = Instant::now();
         let method = (OrderedFollow::NAME, Some(token.as_str()));
         let answer =
             link.call::<schema::Call<'_>, schema::Answer<'static>>(node, method, &call, WAIT + ANSWER_MAX);
-        let answer = answer.map_err(|error| match error {
-            LinkError::Gone(why) | LinkError::Lost(why) => why,
-            LinkError::Refused(status) => format!("it answered {status}"),
-        })?;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(LinkError::Refused(status)) if status.code == Code::LogGone => return self.copy(asked_of),
+            Err(LinkError::Refused(status)) => return Err(format!("it answered {status}")),
+            Err(LinkError::Gone(why) | LinkError::Lost(why)) => return Err(why),
+        };
         if self.halt.is_stopped() {
             return Ok(());
         }
@@ -169,7 +180,14 @@ impl Following {
         }
     }
 
-    fn connect(&self) -> Result<(Link, Node, String), String> {
+    /// So many bytes are asked for at once, as far as a frame holds them.
+    fn bytes_max(&self, most: u64) -> u64 {
+        (self.limits.frame_bytes_max as u64)
+            .saturating_sub(1024)
+            .clamp(1, most)
+    }
+
+    fn connect(&self) -> Result<Asked, String> {
         let token = read_token(&self.token_file)?;
         let roads = Roads::default();
         if !self.leader.starts_with("unix:") && self.leader.parse::<SocketAddr>().is_err() {

@@ -93,13 +93,12 @@ impl Kept {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened.map_err(failed)?),
         };
-        match lock.as_ref().map(File::try_lock_shared) {
-            Some(Err(_)) => Err(Error::Locked {
+        if let Some(Err(_)) = lock.as_ref().map(File::try_lock_shared) {
+            return Err(Error::Locked {
                 keeper: FORMAT.keeper,
                 dir: dir.to_owned(),
                 fix: "stop the server, or make a copy of the store with `millpond ordered backup` and name the copy",
-            }),
-            _ => {}
+            });
         }
         match is_installing(dir).map_err(failed)? {
             true => Err(failed(io::Error::other(

@@ -402,6 +402,26 @@ impl Store {
             },
         )
         .info("followers"),
+        Metric::gauge(
+            "millpond_store_follower_copying",
+            "Of a follower: 1 while it takes a copy of its leader's store, as the leader's log begins behind what it has.",
+            |store: &Store| f64::from(store.copy_progress().is_some()),
+        ),
+        Metric::gauge(
+            "millpond_store_follower_copied_bytes",
+            "Of a follower that takes a copy: bytes of the leader's checkpoint that it has; 0 otherwise.",
+            |store: &Store| store.copy_progress().map_or(0.0, |copy| copy.bytes as f64),
+        ),
+        Metric::gauge(
+            "millpond_store_follower_copy_bytes",
+            "Of a follower that takes a copy: bytes of the leader's checkpoint; 0 otherwise.",
+            |store: &Store| store.copy_progress().map_or(0.0, |copy| copy.of_bytes as f64),
+        ),
+        Metric::gauge(
+            "millpond_store_copies_given",
+            "Of a leader: checkpoints that it holds for followers which copy it, with the log behind them.",
+            |store: &Store| store.copies_given() as f64,
+        ),
     ];
 
     /// What it is to others that have its records; a store without a log leads.

@@ -97,7 +97,7 @@ impl Section {
                 "{at}.follow: a store with durability \"memory\" has no log, so it follows nobody; name a path, or leave follow out"
             )),
             (Some(leader), None) => Err(format!(
-                "{at}.follow_token_file is missing: {leader} gives its records to servers with a token for \"ordered.follow\" alone; name a file that holds it"
+                "{at}.follow_token_file is missing: {leader} gives its records to servers with a token for \"ordered.follow\" and \"ordered.copy\" alone; name a file that holds it"
             )),
             (None, Some(_)) => Err(format!(
                 "{at}.follow_token_file goes with follow; name the server to follow, or leave it out"

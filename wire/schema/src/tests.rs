@@ -154,6 +154,17 @@ fn ordered_methods_round_trip() {
         bytes_max: Some(1),
         wait_ms: 0,
     });
+    round_trip::<ordered_copy::Call<'_>>(&ordered_copy::Call {
+        table: None,
+        follower: "b:8090".into(),
+        history: bytes(&[7; 16]),
+        epoch: 3,
+        position: 9,
+        checkpoint: Some(12),
+        offset: Some(0),
+        behind: None,
+        bytes_max: Some(1),
+    });
     for keys in [None, Some(vec![bytes(b"k")])] {
         round_trip::<ordered_inspect::Call<'_>>(&ordered_inspect::Call { table: None, keys });
     }

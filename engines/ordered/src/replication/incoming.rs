@@ -294,17 +294,22 @@ impl Incoming {
     /// Returns where its log ends then.
     ///
     /// # Errors
-    /// The copy is not whole, the store was promoted meanwhile, or its folder cannot be written.
-    pub fn install(self) -> Result<Position, FollowError> {
+    /// The copy is not whole, the store was promoted meanwhile, or its folder cannot be written; [`FollowError::Busy`] where it is to be
+    /// called again a little later.
+    pub fn install(&mut self) -> Result<Position, FollowError> {
         let Stage::Whole { head } = self.stage else {
             return Err(FollowError::Broken("the copy is not whole".into()));
         };
-        let mut progress = lock(&self.shared.copies.progress);
-        if let Some(progress) = &mut *progress {
-            progress.is_installing = true;
+        self.note_install(true);
+        let installed = self.store.install_copy(head);
+        self.note_install(false);
+        installed
+    }
+
+    fn note_install(&self, is_installing: bool) {
+        if let Some(progress) = &mut *lock(&self.shared.copies.progress) {
+            progress.is_installing = is_installing;
         }
-        drop(progress);
-        self.store.install_copy(head)
     }
 }
 

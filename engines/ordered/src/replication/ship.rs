@@ -56,7 +56,7 @@ pub enum PullError {
 
     /// The log does not have what the follower needs.
     #[error(
-        "this store's log begins behind record {0}, which is the follower's last: a checkpoint stands for the records between; let the follower begin with a copy of this store"
+        "this store's log begins behind record {0}, which is the follower's last: a checkpoint stands for the records between; a follower takes a copy of this store then (ordered.copy)"
     )]
     Gone(u64),
 

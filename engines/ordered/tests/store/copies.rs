@@ -144,6 +144,7 @@ fn a_follower_takes_a_copy_while_its_leader_is_written_to() {
         leader.checkpoint().unwrap();
         let began = follower.begin_read().unwrap();
         let position = incoming.install().unwrap();
+        drop(incoming);
         assert!(follower.check_read(began).is_err(), "a copy came between");
         assert!(follower.begin_read().is_ok());
         assert_eq!(follower.last_sequence(), position.sequence);

@@ -162,6 +162,7 @@ fn a_crash_at_any_moment_of_a_copy_leaves_what_there_was_or_the_copy() {
                 Some(Event::Note(())) | None => {}
             }
         }
+        assert!(refusals > 4, "{refusals}");
         assert!(
             found_before > 20 && found_after > 4,
             "{found_before} {found_after}"
