@@ -11,7 +11,8 @@ use crate::nodes::{Roads, look_up};
 use crate::{Error, Shared};
 use copying::Copying;
 use millpond_engines_ordered::{FollowError, Role, Shipment, Store};
-use millpond_nodes::Node;
+use millpond_net::{OutwardTls, OutwardTlsFiles, TlsKeys};
+use millpond_nodes::{Node, TLS};
 use millpond_wire_frame::Limits;
 use millpond_wire_schema::{Code, Method as _, OrderedFollow, ordered_follow as schema};
 use std::net::SocketAddr;
@@ -53,6 +54,7 @@ impl Followings {
             let following = Following {
                 table: name.clone(),
                 token_file: token_file.clone(),
+                ca: section.follow_ca.clone(),
                 leader: leader.clone(),
                 name: own_name(local),
                 store: store.clone(),
@@ -88,6 +90,8 @@ fn own_name(local: SocketAddr) -> String {
 struct Following {
     table: String,
     token_file: PathBuf,
+    /// Who signs the leader's certificate, where it is called by TLS.
+    ca: Option<PathBuf>,
     leader: String,
     name: String,
     store: Store,
@@ -189,10 +193,15 @@ impl Following {
 
     fn connect(&self) -> Result<Asked, String> {
         let token = read_token(&self.token_file)?;
-        let roads = Roads::default();
-        if !self.leader.starts_with("unix:") && self.leader.parse::<SocketAddr>().is_err() {
+        let roads = Roads {
+            // Its files are read again with each attempt.
+            tls: read_tls(&self.leader, self.ca.as_deref())?.map(Arc::new),
+            ..Roads::default()
+        };
+        let place = self.leader.strip_prefix(TLS).unwrap_or(&self.leader);
+        if !place.starts_with("unix:") && place.parse::<SocketAddr>().is_err() {
             let mut lost = None;
-            let names = look_up([self.leader.as_str()].into_iter(), |_, error| lost = Some(error));
+            let names = look_up([place].into_iter(), |_, error| lost = Some(error));
             if let Some(error) = lost {
                 return Err(format!("its name cannot be looked up: {error}"));
             }
@@ -227,6 +236,27 @@ fn shipment(answer: schema::Answer<'static>) -> Result<Shipment, String> {
         last: answer.last,
         bytes: answer.records.into_owned(),
     })
+}
+
+/// What a leader is called by TLS with, if its address says so.
+pub(crate) fn read_tls(leader: &str, ca: Option<&Path>) -> Result<Option<OutwardTls>, String> {
+    if !leader.starts_with(TLS) {
+        return Ok(None);
+    }
+    let files = OutwardTlsFiles {
+        keys: TlsKeys {
+            authorities: "follow_ca",
+            certificate: "",
+            private_key: "",
+            server_name: "",
+        },
+        authorities: ca.map(Path::to_owned),
+        identity: None,
+        server_name: None,
+    };
+    OutwardTls::read(files)
+        .map(Some)
+        .map_err(|error| error.to_string())
 }
 
 /// The token in a file of its own.

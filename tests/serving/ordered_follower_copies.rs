@@ -149,3 +149,39 @@ fn copies_are_given_with_a_token_alone_and_to_no_store_of_another_history() {
     assert!(other.terminate().success());
     assert!(leader.terminate().success());
 }
+
+#[test]
+fn a_follower_calls_its_leader_by_tls_and_refuses_one_that_nobody_it_trusts_has_signed() {
+    let (a, b, c) = (folder(), folder(), folder());
+    let certificate = |folder: &tempfile::TempDir| {
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        std::fs::write(folder.path().join("server.pem"), made.cert.pem()).unwrap();
+        std::fs::write(folder.path().join("server.key"), made.signing_key.serialize_pem()).unwrap();
+        folder.path().join("server.pem")
+    };
+    let (own, other) = (certificate(&a), certificate(&c));
+    let tls = "server.tls={listen=\"127.0.0.1:0\",certificate=\"server.pem\",private_key=\"server.key\"}";
+    let leader = Millpond::start(a.path(), &[tls]);
+    puts(&leader, 0, 100);
+    checkpoint(&leader);
+    let port = leader.tls.as_deref().unwrap().rsplit(':').next().unwrap();
+    let start = |folder: &Path, ca: &Path| {
+        let set = [
+            format!("ordered.events.follow=\"tls://localhost:{port}\""),
+            "ordered.events.follow_token_file=\"follow.token\"".to_owned(),
+            format!("ordered.events.follow_ca={ca:?}"),
+        ];
+        Millpond::start(folder, &set.each_ref().map(String::as_str))
+    };
+    let wrong = start(c.path(), &other);
+    wait_for_log(&c, "does not follow its leader now");
+    let follower = start(b.path(), &own);
+    follower.wait_for(RECORD, |record| record == 100);
+    puts(&leader, 100, 110);
+    follower.wait_for(RECORD, |record| record == 110);
+    assert_eq!(scan(&leader), scan(&follower));
+    assert_eq!(scan(&wrong)["entries"], json!([]));
+    for server in [wrong, follower, leader] {
+        assert!(server.terminate().success());
+    }
+}

@@ -84,6 +84,21 @@ fn upserts_round_trip_and_need_keys() {
 }
 
 #[test]
+fn questions_for_copies_round_trip() {
+    round_trip::<ordered_copy::Call<'_>>(&ordered_copy::Call {
+        table: None,
+        follower: "b:8090".into(),
+        history: bytes(&[7; 16]),
+        epoch: 3,
+        position: 9,
+        checkpoint: Some(12),
+        offset: Some(0),
+        behind: None,
+        bytes_max: Some(1),
+    });
+}
+
+#[test]
 fn ordered_methods_round_trip() {
     let bytes = |bytes: &'static [u8]| Cow::Borrowed(bytes);
     round_trip::<ordered_get::Call<'_>>(&ordered_get::Call {
@@ -153,17 +168,6 @@ fn ordered_methods_round_trip() {
         record_crc32c: None,
         bytes_max: Some(1),
         wait_ms: 0,
-    });
-    round_trip::<ordered_copy::Call<'_>>(&ordered_copy::Call {
-        table: None,
-        follower: "b:8090".into(),
-        history: bytes(&[7; 16]),
-        epoch: 3,
-        position: 9,
-        checkpoint: Some(12),
-        offset: Some(0),
-        behind: None,
-        bytes_max: Some(1),
     });
     for keys in [None, Some(vec![bytes(b"k")])] {
         round_trip::<ordered_inspect::Call<'_>>(&ordered_inspect::Call { table: None, keys });
