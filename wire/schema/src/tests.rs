@@ -88,7 +88,7 @@ fn questions_for_copies_round_trip() {
     round_trip::<ordered_copy::Call<'_>>(&ordered_copy::Call {
         table: None,
         follower: "b:8090".into(),
-        history: bytes(&[7; 16]),
+        history: Cow::Borrowed(&[7; 16]),
         epoch: 3,
         position: 9,
         checkpoint: Some(12),
