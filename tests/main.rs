@@ -32,6 +32,7 @@ mod serving {
     mod ordered_acknowledged;
     mod ordered_copies;
     mod ordered_eviction;
+    mod ordered_follower_copies;
     mod ordered_followers;
     mod ordered_lists;
     mod ordered_writes;

@@ -218,7 +218,9 @@ pub(crate) mod tests {
             callers: match name {
                 "*tune" => Callers::Admin,
                 "features.activate" | "features.rollback" | "features.delete" | "ordered.clear"
-                | "ordered.checkpoint" | "ordered.follow" | "ordered.promote" => Callers::Token,
+                | "ordered.checkpoint" | "ordered.copy" | "ordered.follow" | "ordered.promote" => {
+                    Callers::Token
+                }
                 "*status" | "*infos" => Callers::Private,
                 _ => Callers::Any,
             },

@@ -46,8 +46,13 @@ pub fn paths_mut<'s>(
         let overlay = table.overlay.as_mut().and_then(|overlay| overlay.path.as_mut());
         own.into_iter().chain(of_source).chain(overlay)
     });
-    let of_store =
-        |store: &'s mut ordered::Section| store.path.iter_mut().chain(&mut store.follow_token_file);
+    let of_store = |store: &'s mut ordered::Section| {
+        store
+            .path
+            .iter_mut()
+            .chain(&mut store.follow_token_file)
+            .chain(&mut store.follow_ca)
+    };
     let stores = ordered.values_mut().flat_map(of_store);
     let models = models.values_mut();
     let files = models.flat_map(|model| model.backend.as_dyn_mut().paths_mut());

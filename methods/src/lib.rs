@@ -25,6 +25,7 @@ mod ordered_batch;
 mod ordered_checkpoint;
 mod ordered_clear;
 mod ordered_concatenate;
+mod ordered_copy;
 mod ordered_expire;
 mod ordered_follow;
 mod ordered_get;
@@ -57,15 +58,15 @@ use millpond_calls::Cost::{Batched, Detached, Short, Unbounded};
 use millpond_calls::Serve::{Always, Draining, Ready, UntilStop};
 use millpond_calls::{Backing, MethodSpec, Methods};
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::Store;
+use millpond_engines_ordered::{Store, TakesCopy};
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
     Code, FeaturesActivate, FeaturesDelete, FeaturesFresh, FeaturesInspect, FeaturesLookup, FeaturesMissed,
     FeaturesRollback, FeaturesScan, FeaturesUpsert, FeaturesVersions, Field, Infer, Infos, METHODS,
     Method as _, OrderedAppend, OrderedBatch, OrderedCheckpoint, OrderedClear, OrderedConcatenate,
-    OrderedExpire, OrderedFollow, OrderedGet, OrderedIncrement, OrderedInspect, OrderedItems, OrderedPromote,
-    OrderedPut, OrderedRemove, OrderedRemovePrefix, OrderedScan, OrderedTrim, Ping, Rank, Run, ServerStatus,
-    Status, Tune,
+    OrderedCopy, OrderedExpire, OrderedFollow, OrderedGet, OrderedIncrement, OrderedInspect, OrderedItems,
+    OrderedPromote, OrderedPut, OrderedRemove, OrderedRemovePrefix, OrderedScan, OrderedTrim, Ping, Rank,
+    Run, ServerStatus, Status, Tune,
 };
 use std::collections::BTreeMap;
 use turn_end::TurnEnd;
@@ -123,6 +124,7 @@ const SPECS: [MethodSpec<Engines>; METHODS.len()] = [
     MethodSpec::of::<OrderedScan>(Any, Unbounded, Ready(ordered_scan::serve)),
     MethodSpec::of::<OrderedInspect>(Any, Short, Ready(ordered_inspect::serve)),
     MethodSpec::of::<OrderedFollow>(Token, Detached, Draining(ordered_follow::serve)),
+    MethodSpec::of::<OrderedCopy>(Token, Detached, Ready(ordered_copy::serve)),
     MethodSpec::of::<OrderedPromote>(Token, Detached, Ready(ordered_promote::serve)),
     MethodSpec::of::<Infer>(Any, Batched, Ready(infer::serve)),
     MethodSpec::of::<Rank>(Any, Batched, Ready(rank::serve)),
@@ -207,6 +209,11 @@ fn no_default(what: &str, key: &str, config_key: &str) -> Status {
         Code::KeyNotFound,
         format!("key \"{key}\" is missing, and there is no default {what}; name one, or set {config_key}"),
     )
+}
+
+/// Refuses a read of a store that takes in a copy of its leader's, or took it in meanwhile.
+fn takes_copy(error: TakesCopy) -> Status {
+    Status::new(Code::NotReady, error.to_string())
 }
 
 /// The ordered store that a call means.

@@ -37,23 +37,13 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
 
 fn pull(decoded: &schema::Call<'_>, bytes_max: usize) -> Result<Pull, Status> {
     let bad = |ex: String| Status::new(Code::BadArgument, ex);
-    let history = <[u8; 16]>::try_from(&*decoded.history).map_err(|_| {
-        let bytes = decoded.history.len();
-        bad(format!("key \"history\" has {bytes} bytes, expected 16"))
-    })?;
-    if decoded.follower.is_empty() || decoded.follower.len() > NAME_BYTES_MAX {
-        let bytes = decoded.follower.len();
-        return Err(bad(format!(
-            "key \"follower\" has {bytes} bytes, expected 1 to {NAME_BYTES_MAX}"
-        )));
-    }
     let crc32c = decoded.record_crc32c.map(u32::try_from).transpose();
     let crc32c = crc32c.map_err(|_| bad("key \"record_crc32c\" has more than 32 bits".to_owned()))?;
     let wanted = decoded.bytes_max.unwrap_or(u64::MAX);
     Ok(Pull {
-        follower: decoded.follower.to_string(),
+        follower: named(&decoded.follower)?,
         position: Position {
-            history,
+            history: history(&decoded.history)?,
             epoch: decoded.epoch,
             sequence: decoded.position,
             mark: decoded
@@ -65,6 +55,24 @@ fn pull(decoded: &schema::Call<'_>, bytes_max: usize) -> Result<Pull, Status> {
         bytes_max: usize::try_from(wanted).unwrap_or(usize::MAX).min(bytes_max),
         wait: Duration::from_millis(decoded.wait_ms),
     })
+}
+
+/// The history that a follower says.
+pub(crate) fn history(bytes: &[u8]) -> Result<[u8; 16], Status> {
+    <[u8; 16]>::try_from(bytes).map_err(|_| {
+        let ex = format!("key \"history\" has {} bytes, expected 16", bytes.len());
+        Status::new(Code::BadArgument, ex)
+    })
+}
+
+/// Its name.
+pub(crate) fn named(follower: &str) -> Result<String, Status> {
+    if follower.is_empty() || follower.len() > NAME_BYTES_MAX {
+        let bytes = follower.len();
+        let ex = format!("key \"follower\" has {bytes} bytes, expected 1 to {NAME_BYTES_MAX}");
+        return Err(Status::new(Code::BadArgument, ex));
+    }
+    Ok(follower.to_owned())
 }
 
 fn answer(shipment: &Shipment) -> schema::Answer<'_> {
@@ -82,7 +90,8 @@ fn answer(shipment: &Shipment) -> schema::Answer<'_> {
 fn status_of(error: &PullError) -> Status {
     let code = match error {
         PullError::NotLeader(known) => return not_leader(known),
-        PullError::History | PullError::Diverged(_) | PullError::Gone(_) => Code::Conflict,
+        PullError::History | PullError::Diverged(_) => Code::Conflict,
+        PullError::Gone(_) => Code::LogGone,
         PullError::TooMany => Code::Overloaded,
         PullError::Closed => Code::Stopping,
         // The answer names no file of this machine.

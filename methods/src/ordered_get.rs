@@ -2,7 +2,7 @@
 //! Its invariants: all values are of one moment; the answer stays within the frame limit, or the call is refused.
 
 use crate::ordered_write::wrong_kind;
-use crate::{Served, at_once, store};
+use crate::{Served, at_once, store, takes_copy};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Kind, Versioned, WrongKind};
 use millpond_wire_payload::{Encoder, Payload};
@@ -13,11 +13,13 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
         let store = store(catalog, decoded.table.as_deref())?;
         let limit = call.calls.answer_bytes_max;
+        let began = store.begin_read().map_err(takes_copy)?;
         let found = store.get_many(&decoded.keys, limit).map_err(|bytes| {
             let ex =
                 format!("the values have {bytes} bytes, and the limit is {limit}; ask for fewer keys a call");
             Status::new(Code::TooLarge, ex)
         })?;
+        store.check_read(began).map_err(takes_copy)?;
         let is_list =
             |found: &Option<Versioned>| found.as_ref().is_some_and(|found| found.kind == Kind::List);
         if let Some(at) = found.iter().position(is_list) {

@@ -1,7 +1,7 @@
 //! `ordered.inspect`, answered on the net thread.
 //! Its invariants: no value is read; a client can read the answer.
 
-use crate::{Served, at_once, store};
+use crate::{Served, at_once, store, takes_copy};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Inspected, Role, Store};
 use millpond_wire_payload::{Encoder, Payload, VALUES_MAX};
@@ -23,10 +23,15 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             return Err(Status::new(Code::TooLarge, ex));
         }
         let answer = match decoded.keys {
-            Some(keys) => schema::Answer {
-                keys: Some(store.inspect(&keys).into_iter().map(inspected).collect()),
-                store: None,
-            },
+            Some(keys) => {
+                let began = store.begin_read().map_err(takes_copy)?;
+                let found = store.inspect(&keys);
+                store.check_read(began).map_err(takes_copy)?;
+                schema::Answer {
+                    keys: Some(found.into_iter().map(inspected).collect()),
+                    store: None,
+                }
+            }
             None => schema::Answer {
                 keys: None,
                 store: Some(held(store)),
@@ -63,7 +68,7 @@ fn held(store: &Store) -> schema::Held<'static> {
 }
 
 fn replication(store: &Store) -> schema::Replication<'static> {
-    let (role, lag) = (store.role(), store.lag());
+    let (role, lag, copy) = (store.role(), store.lag(), store.copy_progress());
     let followers = store.followers().into_iter();
     schema::Replication {
         role: role.as_str().into(),
@@ -77,6 +82,9 @@ fn replication(store: &Store) -> schema::Replication<'static> {
         lag_records: lag.map(|lag| lag.records),
         lag_ms: lag.and_then(|lag| lag.ms),
         acknowledging: store.is_acknowledging(),
+        copied_bytes: copy.map(|copy| copy.bytes),
+        copied_of_bytes: copy.map(|copy| copy.of_bytes),
+        installing: copy.map(|copy| copy.is_installing),
         followers: followers
             .map(|follower| schema::Follower {
                 name: follower.name.into(),

@@ -2,7 +2,7 @@
 //! Its invariants: all items are of one moment; the answer stays within the frame limit, or the call is refused.
 
 use crate::ordered_write::wrong_kind;
-use crate::{Served, at_once, store};
+use crate::{Served, at_once, store, takes_copy};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::ReadError;
 use millpond_wire_payload::{Encoder, Payload};
@@ -12,12 +12,14 @@ use std::borrow::Cow;
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
         let store = store(catalog, decoded.table.as_deref())?;
+        let began = store.begin_read().map_err(takes_copy)?;
         let found = store.items(
             &decoded.key,
             decoded.start,
             decoded.stop,
             call.calls.answer_bytes_max,
         );
+        store.check_read(began).map_err(takes_copy)?;
         let items = found.map_err(|error| match error {
             ReadError::WrongKind(error) => wrong_kind(&error),
             error => Status::new(Code::TooLarge, error.to_string()),

@@ -1,7 +1,7 @@
 //! `ordered.scan`, answered on the net thread; its limit bounds how long that takes.
 //! Its invariant: a scan that would outgrow a frame ends early with a cursor.
 
-use crate::{Served, at_once, store};
+use crate::{Served, at_once, store, takes_copy};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Kind, Scan};
 use millpond_wire_payload::{Encoder, Payload};
@@ -31,6 +31,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             bytes_max: call.calls.answer_bytes_max / 2,
             keys_only: decoded.keys_only,
         };
+        let began = store.begin_read().map_err(takes_copy)?;
         let (mut entries, mut lists) = (Vec::new(), Vec::new());
         let cursor = store.scan_entries(&scan, &mut |entry| {
             if entry.kind == Kind::List {
@@ -38,6 +39,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             }
             entries.push((Cow::Owned(entry.key.to_vec()), Cow::Owned(entry.value.to_vec())));
         });
+        store.check_read(began).map_err(takes_copy)?;
         let answer = schema::Answer {
             entries,
             lists,

@@ -3,14 +3,18 @@
 //! It waits for the network and for the store's log; nobody waits for it. Its invariant: a store takes what its leader answers or nothing, and
 //! what keeps it from following is said once until it changes.
 
+mod copying;
+
 use crate::fresh::{Link, LinkError};
 use crate::halt::Halt;
 use crate::nodes::{Roads, look_up};
 use crate::{Error, Shared};
+use copying::Copying;
 use millpond_engines_ordered::{FollowError, Role, Shipment, Store};
-use millpond_nodes::Node;
+use millpond_net::{OutwardTls, OutwardTlsFiles, TlsKeys};
+use millpond_nodes::{Node, TLS};
 use millpond_wire_frame::Limits;
-use millpond_wire_schema::{Method as _, OrderedFollow, ordered_follow as schema};
+use millpond_wire_schema::{Code, Method as _, OrderedFollow, ordered_follow as schema};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,12 +54,14 @@ impl Followings {
             let following = Following {
                 table: name.clone(),
                 token_file: token_file.clone(),
+                ca: section.follow_ca.clone(),
                 leader: leader.clone(),
                 name: own_name(local),
                 store: store.clone(),
                 limits,
                 halt: Arc::clone(&followings.halt),
                 said: None,
+                copying: None,
             };
             let thread = std::thread::Builder::new().name("ordered-follow".into());
             // Nobody waits for its end: the leader may keep it waiting, and it touches nothing then.
@@ -84,6 +90,8 @@ fn own_name(local: SocketAddr) -> String {
 struct Following {
     table: String,
     token_file: PathBuf,
+    /// Who signs the leader's certificate, where it is called by TLS.
+    ca: Option<PathBuf>,
     leader: String,
     name: String,
     store: Store,
@@ -91,7 +99,12 @@ struct Following {
     halt: Arc<Halt>,
     /// What was said last of what keeps it from following.
     said: Option<String>,
+    /// A copy of the leader's store that is being taken.
+    copying: Option<Copying>,
 }
+
+/// A connection to the leader, who that is, and the token that is shown there.
+type Asked = (Link, Node, String);
 
 impl Following {
     fn run(mut self) {
@@ -124,12 +137,16 @@ impl Following {
     }
 
     /// One question, and its answer into the store.
-    fn once(&mut self, link: &mut Option<(Link, Node, String)>) -> Result<(), String> {
+    fn once(&mut self, link: &mut Option<Asked>) -> Result<(), String> {
         let position = self.store.position().map_err(|error| error.to_string())?;
-        let (link, node, token) = match link {
+        let asked_of = match link {
             Some(link) => link,
             None => link.insert(self.connect()?),
         };
+        if self.copying.is_some() {
+            return self.copy(asked_of);
+        }
+        let (link, node, token) = &mut *asked_of;
         let call = schema::Call {
             table: Some(self.table.as_str().into()),
             follower: self.name.as_str().into(),
@@ -139,21 +156,19 @@ impl Following {
             record_epoch: position.mark.map(|mark| mark.epoch),
             record_crc32c: position.mark.map(|mark| u64::from(mark.crc32c)),
             partial: position.partial,
-            bytes_max: Some(
-                (self.limits.frame_bytes_max as u64)
-                    .saturating_sub(1024)
-                    .clamp(1, SHIPMENT_BYTES),
-            ),
+            bytes_max: Some(self.bytes_max(SHIPMENT_BYTES)),
             wait_ms: WAIT.as_millis() as u64,
         };
         let asked = Instant::now();
         let method = (OrderedFollow::NAME, Some(token.as_str()));
         let answer =
             link.call::<schema::Call<'_>, schema::Answer<'static>>(node, method, &call, WAIT + ANSWER_MAX);
-        let answer = answer.map_err(|error| match error {
-            LinkError::Gone(why) | LinkError::Lost(why) => why,
-            LinkError::Refused(status) => format!("it answered {status}"),
-        })?;
+        let answer = match answer {
+            Ok(answer) => answer,
+            Err(LinkError::Refused(status)) if status.code == Code::LogGone => return self.copy(asked_of),
+            Err(LinkError::Refused(status)) => return Err(format!("it answered {status}")),
+            Err(LinkError::Gone(why) | LinkError::Lost(why)) => return Err(why),
+        };
         if self.halt.is_stopped() {
             return Ok(());
         }
@@ -170,12 +185,24 @@ impl Following {
         }
     }
 
-    fn connect(&self) -> Result<(Link, Node, String), String> {
+    /// So many bytes are asked for at once, as far as a frame holds them.
+    fn bytes_max(&self, most: u64) -> u64 {
+        (self.limits.frame_bytes_max as u64)
+            .saturating_sub(1024)
+            .clamp(1, most)
+    }
+
+    fn connect(&self) -> Result<Asked, String> {
         let token = read_token(&self.token_file)?;
-        let roads = Roads::default();
-        if !self.leader.starts_with("unix:") && self.leader.parse::<SocketAddr>().is_err() {
+        let roads = Roads {
+            // Its files are read again with each attempt.
+            tls: read_tls(&self.leader, self.ca.as_deref())?.map(Arc::new),
+            ..Roads::default()
+        };
+        let place = self.leader.strip_prefix(TLS).unwrap_or(&self.leader);
+        if !place.starts_with("unix:") && place.parse::<SocketAddr>().is_err() {
             let mut lost = None;
-            let names = look_up([self.leader.as_str()].into_iter(), |_, error| lost = Some(error));
+            let names = look_up([place].into_iter(), |_, error| lost = Some(error));
             if let Some(error) = lost {
                 return Err(format!("its name cannot be looked up: {error}"));
             }
@@ -212,6 +239,27 @@ fn shipment(answer: schema::Answer<'static>) -> Result<Shipment, String> {
         skipped: answer.skipped.unwrap_or_default(),
         rest: answer.rest.unwrap_or_default(),
     })
+}
+
+/// What a leader is called by TLS with, if its address says so.
+pub(crate) fn read_tls(leader: &str, ca: Option<&Path>) -> Result<Option<OutwardTls>, String> {
+    if !leader.starts_with(TLS) {
+        return Ok(None);
+    }
+    let files = OutwardTlsFiles {
+        keys: TlsKeys {
+            authorities: "follow_ca",
+            certificate: "",
+            private_key: "",
+            server_name: "",
+        },
+        authorities: ca.map(Path::to_owned),
+        identity: None,
+        server_name: None,
+    };
+    OutwardTls::read(files)
+        .map(Some)
+        .map_err(|error| error.to_string())
 }
 
 /// The token in a file of its own.

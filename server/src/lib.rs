@@ -193,7 +193,7 @@ pub fn dry_open(config: &Config) -> Result<Vec<String>, Error> {
     let mut dry = config.clone();
     for store in dry.ordered.values_mut() {
         (store.path, store.durability) = (None, Durability::Memory);
-        (store.follow, store.follow_token_file) = (None, None);
+        (store.follow, store.follow_token_file, store.follow_ca) = (None, None, None);
         (store.acknowledge, store.acknowledge_ms) = Default::default();
     }
     for overlay in dry

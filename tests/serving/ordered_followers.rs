@@ -238,9 +238,11 @@ fn what_cannot_follow_is_refused_at_the_start() {
         &["ordered.events.follow=\"nowhere\"", file],
         "ordered.events.follow is \"nowhere\"",
     );
+    let ca = "ordered.events.follow_ca=\"none.pem\"";
+    check(&[follow, file, ca], "ordered.events.follow_ca goes with a leader");
     check(
-        &["ordered.events.follow=\"tls://leader:8090\"", file],
-        "a leader is called without TLS",
+        &["ordered.events.follow=\"tls://leader:8090\"", file, ca],
+        "none.pem",
     );
     let acknowledge = "ordered.events.acknowledge=\"follower\"";
     let memory = "ordered.sessions={durability=\"memory\", acknowledge=\"follower\"}";

@@ -3,6 +3,8 @@
 //! It reads no segment (`recover` does), and its keeper decides what to write. Invariant: the last segment ends
 //! where the last acknowledged group ends, or the log is read-only.
 
+mod again;
+
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};

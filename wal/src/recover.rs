@@ -71,6 +71,21 @@ pub struct Recovered {
 }
 
 impl Recovered {
+    /// Of a log that has no segment yet, and begins there.
+    pub fn none(format: &'static Format, begin: Begin, history: Option<History>) -> Recovered {
+        Recovered {
+            next_sequence: begin.sequence,
+            next_number: begin.number,
+            segments: 0,
+            records: 0,
+            torn_tail: None,
+            history,
+            format,
+            read: Vec::new(),
+            last: LastSegment::None,
+        }
+    }
+
     /// Lets a log without a segment begin with these.
     pub fn begin_at(&mut self, sequence: u64, number: u64) {
         if !self.has_begun() {

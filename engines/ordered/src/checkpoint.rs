@@ -4,6 +4,7 @@
 //! checkpoint's name is whole and durable before anything that it stands for is given up.
 
 pub(crate) mod bytes;
+pub(crate) mod hold;
 pub(crate) mod keeper;
 pub(crate) mod read;
 mod write;
@@ -15,6 +16,7 @@ use std::time::Duration;
 
 use crate::Error;
 use crate::record::FORMAT;
+pub(crate) use write::remove_before;
 
 /// A checkpoint that was written.
 #[derive(Debug, Clone, PartialEq, Eq)]

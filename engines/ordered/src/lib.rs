@@ -78,8 +78,9 @@ pub use put::{KEY_BYTES_MAX, PUT_BYTES_MAX, PUT_ENTRIES_MAX, Put, VALUE_BYTES_MA
 pub use read::ReadError;
 pub use recover::{FoundCheckpoint, Progress, Recovery, Report};
 pub use replication::{
-    Acknowledge, FollowError, FollowerSeen, Lag, NotLeader, Position, Pull, PullDone, PullError, Role,
-    Shipment, Unacknowledged,
+    Acknowledge, CopyAsk, CopyDone, CopyError, CopyProgress, FollowError, FollowerSeen, Incoming, Lag,
+    NotLeader, Piece, Position, Pull, PullDone, PullError, ReadBegan, Role, Shipment, TakeError, TakesCopy,
+    Took, Unacknowledged, Wanted,
 };
 pub use scan::{Entry, Scan};
 pub use section::Section;

@@ -17,6 +17,7 @@ use crate::index::is_over;
 use crate::list::{self, Kind};
 use crate::record::FORMAT;
 use crate::recover::{self, Base, Chosen, FoundCheckpoint, Recovery, Report, Reporter, choose, read_log};
+use crate::replication::aside::is_installing;
 
 pub use copy::{Copied, backup, restore};
 
@@ -92,13 +93,18 @@ impl Kept {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             opened => Some(opened.map_err(failed)?),
         };
-        match lock.as_ref().map(File::try_lock_shared) {
-            Some(Err(_)) => Err(Error::Locked {
+        if let Some(Err(_)) = lock.as_ref().map(File::try_lock_shared) {
+            return Err(Error::Locked {
                 keeper: FORMAT.keeper,
                 dir: dir.to_owned(),
                 fix: "stop the server, or make a copy of the store with `millpond ordered backup` and name the copy",
-            }),
-            _ => Ok(Kept { _lock: lock }),
+            });
+        }
+        match is_installing(dir).map_err(failed)? {
+            true => Err(failed(io::Error::other(
+                "a copy of its leader's was being installed in it; start the server, which goes on with that, and stop it again",
+            ))),
+            false => Ok(Kept { _lock: lock }),
         }
     }
 }

@@ -221,7 +221,7 @@ pub(crate) fn choose<T>(
 }
 
 impl Base {
-    fn of(opened: &Opened) -> Base {
+    pub fn of(opened: &Opened) -> Base {
         let (head, foot) = (opened.head, opened.foot);
         Base {
             head,

@@ -5,9 +5,14 @@
 //! its history takes no write until it is promoted itself.
 
 mod acknowledge;
+pub(crate) mod aside;
+mod copy;
 mod follow;
+mod incoming;
+mod install;
 mod note;
 mod pieces;
+mod shield;
 mod ship;
 
 use std::fmt;
@@ -32,7 +37,10 @@ use pieces::Pieces;
 use ship::Shipping;
 
 pub use acknowledge::{Acknowledge, Unacknowledged};
+pub use copy::{CopyAsk, CopyDone, CopyError, CopyProgress, Piece, Wanted};
 pub use follow::FollowError;
+pub use incoming::{Incoming, TakeError, Took};
+pub use shield::{ReadBegan, TakesCopy};
 pub use ship::{FollowerSeen, Pull, PullDone, PullError};
 
 /// What the log says of a leader that leads no more.
@@ -174,6 +182,7 @@ pub(crate) struct Replication {
     is_awaited: AtomicBool,
     queue: Arc<Queue<Write>>,
     shipping: Shipping,
+    copies: copy::Copies,
 }
 
 /// What a follower knows of its leader.
@@ -239,6 +248,7 @@ impl Replication {
             is_awaited: AtomicBool::new(false),
             queue,
             shipping: Shipping::default(),
+            copies: copy::Copies::default(),
         })
     }
 
@@ -374,6 +384,7 @@ impl Drop for Kept {
     fn drop(&mut self) {
         lock(&self.0.desk).close();
         self.0.shipping.stop();
+        self.0.copies.stop();
     }
 }
 
@@ -448,6 +459,26 @@ impl Store {
             "millpond_store_unacknowledged",
             "1 while no follower has the store's last writes in time (acknowledge = \"follower\"): they are held back, and further ones refused.",
             |store: &Store| f64::from(store.is_acknowledging() == Some(false)),
+        ),
+        Metric::gauge(
+            "millpond_store_follower_copying",
+            "Of a follower: 1 while it takes a copy of its leader's store, as the leader's log begins behind what it has.",
+            |store: &Store| f64::from(store.copy_progress().is_some()),
+        ),
+        Metric::gauge(
+            "millpond_store_follower_copied_bytes",
+            "Of a follower that takes a copy: bytes of the leader's checkpoint that it has; 0 otherwise.",
+            |store: &Store| store.copy_progress().map_or(0.0, |copy| copy.bytes as f64),
+        ),
+        Metric::gauge(
+            "millpond_store_follower_copy_bytes",
+            "Of a follower that takes a copy: bytes of the leader's checkpoint; 0 otherwise.",
+            |store: &Store| store.copy_progress().map_or(0.0, |copy| copy.of_bytes as f64),
+        ),
+        Metric::gauge(
+            "millpond_store_copies_given",
+            "Of a leader: checkpoints that it holds for followers which copy it, with the log behind them.",
+            |store: &Store| store.copies_given() as f64,
         ),
     ];
 

@@ -30,8 +30,8 @@ pub struct Section {
     pub eviction: Eviction,
     /// Bytes of the log after which a checkpoint is written, and no fewer than the last one has.
     pub checkpoint_log_bytes: u64,
-    /// The server whose store of the same name it follows, as `HOST:PORT` or `unix:PATH`: it has that store's records, and takes no writes
-    /// until it is promoted.
+    /// The server whose store of the same name it follows, as `HOST:PORT`, `tls://HOST:PORT` or `unix:PATH`: it has that store's records, and
+    /// takes no writes until it is promoted.
     pub follow: Option<String>,
     /// The file with the token that it shows there. The store itself does nothing with it.
     pub follow_token_file: Option<PathBuf>,
@@ -39,6 +39,9 @@ pub struct Section {
     pub acknowledge: Acknowledge,
     /// Milliseconds that a write waits for a follower, with acknowledge "follower".
     pub acknowledge_ms: Option<u64>,
+    /// PEM: who signs that server's certificate, where it is called by TLS; those whom the system trusts, where left out. The store itself does
+    /// nothing with it.
+    pub follow_ca: Option<PathBuf>,
     /// The number that RESP's SELECT calls it by. The store itself does nothing with it.
     pub resp_database: Option<u32>,
 }
@@ -67,6 +70,7 @@ impl Default for Section {
             follow_token_file: None,
             acknowledge: Acknowledge::Leader,
             acknowledge_ms: None,
+            follow_ca: None,
             resp_database: None,
         }
     }
@@ -106,7 +110,7 @@ impl Section {
                 "{at}.follow: a store with durability \"memory\" has no log, so it follows nobody; name a path, or leave follow out"
             )),
             (Some(leader), None) => Err(format!(
-                "{at}.follow_token_file is missing: {leader} gives its records to servers with a token for \"ordered.follow\" alone; name a file that holds it"
+                "{at}.follow_token_file is missing: {leader} gives its records to servers with a token for \"ordered.follow\" and \"ordered.copy\" alone; name a file that holds it"
             )),
             (None, Some(_)) => Err(format!(
                 "{at}.follow_token_file goes with follow; name the server to follow, or leave it out"
@@ -114,6 +118,15 @@ impl Section {
             _ => Ok(()),
         }?;
         self.check_acknowledge(at)?;
+        let is_tls = self
+            .follow
+            .as_ref()
+            .is_some_and(|leader| leader.starts_with("tls://"));
+        if self.follow_ca.is_some() && !is_tls {
+            return Err(format!(
+                "{at}.follow_ca goes with a leader that is called by TLS; write follow = \"tls://HOST:PORT\", or leave it out"
+            ));
+        }
         if self.memory_bytes_max == Some(0) {
             return Err(format!(
                 "{at}.memory_bytes_max is 0, so the store could hold nothing; leave it out for no limit"

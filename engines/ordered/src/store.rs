@@ -24,7 +24,7 @@ use crate::index::{Index, Versioned};
 use crate::memory::Memory;
 use crate::record::FORMAT;
 use crate::recover::{self, Recovery};
-use crate::replication::{Replication, Role};
+use crate::replication::{self, Replication, Role};
 use crate::scan::{Entry, Range, Scan};
 use crate::write::{Busy, Done, Write, Written};
 use crate::{Durability, Error, Options};
@@ -156,6 +156,7 @@ impl Store {
         }
         create_dir(&FORMAT, dir)?;
         let lock = lock(&FORMAT, dir)?;
+        replication::aside::settle(&*disk, dir)?;
         let files = Files::list(dir)?;
         let read = recover::read(dir, &files.finished, &mut |progress| {
             tracing::info!("the ordered store {} is recovered: {progress}", dir.display());
@@ -184,7 +185,7 @@ impl Store {
         counts.bytes.store(bytes, Ordering::Relaxed);
         counts.taken_ms.store(read.checkpoint_ms, Ordering::Relaxed);
         let checkpoints = Checkpoints::new(
-            (disk, dir.to_owned()),
+            (disk.clone(), dir.to_owned()),
             index.clone(),
             meet.clone(),
             (log.bytes(), options.checkpoint_log_bytes),
@@ -193,6 +194,7 @@ impl Store {
         let opened = (&mut log, recovered.next_number, recovery.checkpoint.is_some());
         let replication =
             Replication::open(dir, queue.clone(), opened, (options.follows, options.acknowledge))?;
+        let replication = replication.on(disk, segment_bytes_max);
         let committer = Committer {
             index: index.clone(),
             log: Some(log),

@@ -80,11 +80,8 @@ fn check_followers(config: &Config) -> Result<(), String> {
         let Some(leader) = &section.follow else { continue };
         millpond_nodes::check_address(leader)
             .map_err(|why| format!("ordered.{name}.follow is {leader:?}: {why}"))?;
-        if leader.starts_with(millpond_nodes::TLS) {
-            return Err(format!(
-                "ordered.{name}.follow is {leader:?}: a leader is called without TLS; name HOST:PORT in a network of your own, or unix:PATH"
-            ));
-        }
+        crate::following::read_tls(leader, section.follow_ca.as_deref())
+            .map_err(|why| format!("ordered.{name}.{why}"))?;
         if let Some(file) = &section.follow_token_file {
             crate::following::read_token(file).map_err(|why| format!("ordered.{name}.{why}"))?;
         }

@@ -31,6 +31,7 @@ pub mod ordered_batch;
 pub mod ordered_checkpoint;
 pub mod ordered_clear;
 pub mod ordered_concatenate;
+pub mod ordered_copy;
 pub mod ordered_expire;
 pub mod ordered_follow;
 pub mod ordered_get;
@@ -87,6 +88,7 @@ method::methods! {
     OrderedScan: "ordered.scan" reads, ordered_scan::Call<'static> => ordered_scan::Answer<'static>;
     OrderedInspect: "ordered.inspect" reads, ordered_inspect::Call<'static> => ordered_inspect::Answer<'static>;
     OrderedFollow: "ordered.follow" changes, ordered_follow::Call<'static> => ordered_follow::Answer<'static>;
+    OrderedCopy: "ordered.copy" changes, ordered_copy::Call<'static> => ordered_copy::Answer<'static>;
     OrderedPromote: "ordered.promote" changes, ordered_promote::Call<'static> => ordered_promote::Answer<'static>;
     Infer: "infer" reads, infer::Call<'static> => infer::Answer<'static>;
     Rank: "rank" reads, rank::Call<'static> => rank::Answer<'static>;

@@ -75,6 +75,12 @@ schema! {
         lag_ms: Optional<UInt>,
         /// Of a leader whose writes wait for a follower: whether its followers have them in time; absent where they do not wait.
         acknowledging: Optional<Bool>,
+        /// Of a follower that takes a copy of its leader's store: bytes of the leader's checkpoint that it has.
+        copied_bytes: Optional<UInt>,
+        /// Of such a follower: bytes of all of it; 0 until the leader has said.
+        copied_of_bytes: Optional<UInt>,
+        /// Of such a follower: whether it takes the copy in, and refuses reads.
+        installing: Optional<Bool>,
         /// Of a leader: servers that asked for its records since its start.
         followers: List<Follower<'static>>,
     }

@@ -89,6 +89,8 @@ codes! {
     NodeUnavailable = 30116, 503, true;
     /// The clock of the server that sends a copy is ahead of the clock of the node that is to take it, which takes it at no time.
     ClockAhead = 30117, 503, true;
+    /// What a follower of an ordered store needs next is not in its leader's log any more, or no piece of the copy that it takes.
+    LogGone = 30119, 410, false;
 }
 
 impl Code {

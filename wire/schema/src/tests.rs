@@ -84,6 +84,22 @@ fn upserts_round_trip_and_need_keys() {
 }
 
 #[test]
+fn questions_for_copies_round_trip() {
+    round_trip::<ordered_copy::Call<'_>>(&ordered_copy::Call {
+        table: None,
+        follower: "b:8090".into(),
+        history: Cow::Borrowed(&[7; 16]),
+        epoch: 3,
+        position: 9,
+        checkpoint: Some(12),
+        offset: Some(0),
+        behind: None,
+        partial: 5,
+        bytes_max: Some(1),
+    });
+}
+
+#[test]
 fn ordered_methods_round_trip() {
     let bytes = |bytes: &'static [u8]| Cow::Borrowed(bytes);
     round_trip::<ordered_get::Call<'_>>(&ordered_get::Call {

@@ -209,7 +209,7 @@ pub(crate) struct Held {
 }
 
 /// Visits the entries of a whole block.
-pub(crate) fn read_block(block: &[u8], mut visit: impl FnMut(Content<'_>)) -> Result<Held, Fault> {
+pub(crate) fn read_block<'b>(block: &'b [u8], mut visit: impl FnMut(Content<'b>)) -> Result<Held, Fault> {
     let Some((head, mut rest)) = block.split_first_chunk::<BLOCK_HEAD_BYTES>() else {
         return Err(Fault::Unreadable(format!("{} bytes of a block", block.len())));
     };

@@ -15,6 +15,7 @@ use millpond_wal::{Disk, Log, Queue};
 
 use super::Checkpoint;
 use super::bytes::Head;
+use super::hold::Holds;
 use super::write::{Job, remove_before};
 use crate::Error;
 use crate::index::Index;
@@ -44,6 +45,8 @@ pub(crate) struct Meet {
     is_awaited: AtomicBool,
     queue: Arc<Queue<Write>>,
     pub counts: Counts,
+    /// What followers copy.
+    pub holds: Holds,
 }
 
 #[derive(Default)]
@@ -110,6 +113,7 @@ impl Meet {
             is_awaited: AtomicBool::new(false),
             queue,
             counts: Counts::default(),
+            holds: Holds::default(),
         }
     }
 
@@ -246,6 +250,25 @@ impl Checkpoints {
         if let Err(error) = remove_before(&*self.disk, &self.dir, sequence) {
             tracing::warn!(%error, "files that a checkpoint of an ordered store stands for stay until the next one");
         }
+    }
+
+    /// Where it writes them.
+    pub fn place(&self) -> (Arc<dyn Disk>, PathBuf) {
+        (Arc::clone(&self.disk), self.dir.clone())
+    }
+
+    /// Whether one is being written.
+    pub fn is_writing(&self) -> bool {
+        self.running.is_some()
+    }
+
+    /// Another store's checkpoint and the log behind it have taken the place of all that there was.
+    pub fn replaced(&mut self, log_bytes: u64, bytes: u64, taken_ms: u64) {
+        (self.found_bytes, self.began_at) = (log_bytes, 0);
+        let counts = &self.meet.counts;
+        counts.log_bytes.store(log_bytes, Ordering::Relaxed);
+        counts.bytes.store(bytes, Ordering::Relaxed);
+        counts.taken_ms.store(taken_ms, Ordering::Relaxed);
     }
 
     /// Whether there is a checkpoint.

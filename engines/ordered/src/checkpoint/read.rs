@@ -77,7 +77,11 @@ pub(crate) struct Opened {
 
 impl Opened {
     pub fn open(dir: &Path, sequence: u64) -> Result<Opened, Bad> {
-        let path = path(dir, sequence);
+        Opened::open_at(path(dir, sequence), sequence)
+    }
+
+    /// The same of a file by another name.
+    pub fn open_at(path: PathBuf, sequence: u64) -> Result<Opened, Bad> {
         let mut file = File::open(&path)?;
         let length = file.metadata()?.len();
         if length < (HEAD_BYTES + FOOT_BYTES) as u64 {
@@ -153,6 +157,24 @@ impl Opened {
                 held.entries, self.foot.entries
             );
             return Err(Bad::Fault(foot_at, Fault::Malformed(found)));
+        }
+        Ok(())
+    }
+
+    /// The file, wherever it was read last.
+    pub fn into_file(self) -> File {
+        self.file.into_inner()
+    }
+
+    /// Reads all blocks one after the other, and hands the entries of each over together, in order.
+    pub fn each_block(mut self, mut take: impl FnMut(&[Content<'_>])) -> Result<(), Bad> {
+        let mut offset = HEAD_BYTES as u64;
+        for number in 0..self.foot.blocks {
+            let block = self.next_block(number, offset)?;
+            let mut entries = Vec::new();
+            read_block(&block, |content| entries.push(content)).map_err(|fault| Bad::Fault(offset, fault))?;
+            take(&entries);
+            offset += block.len() as u64;
         }
         Ok(())
     }

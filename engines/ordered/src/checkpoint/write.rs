@@ -120,14 +120,18 @@ impl Job {
 
     /// Removes older checkpoints and the segments that nobody needs any more. What cannot be removed now is with the next checkpoint.
     fn clear_up(&self) {
-        if let Err(error) = remove_before(&*self.disk, &self.dir, self.head.sequence) {
+        let holds = &self.meet.holds;
+        let removed = holds.removing(self.head.sequence, |before| {
+            remove_before(&*self.disk, &self.dir, before)
+        });
+        if let Err(error) = removed {
             tracing::warn!(%error, "files that a checkpoint of an ordered store stands for stay until the next one");
         }
     }
 }
 
 /// Removes the files that a checkpoint of this sequence makes superfluous.
-pub(super) fn remove_before(disk: &dyn Disk, dir: &Path, sequence: u64) -> Result<(), Error> {
+pub(crate) fn remove_before(disk: &dyn Disk, dir: &Path, sequence: u64) -> Result<(), Error> {
     let older = Files::list(dir)?.finished.into_iter();
     let older = older.filter(|of| *of < sequence).map(|of| path(dir, of));
     let covered = segments(&FORMAT, dir)?.into_iter();

@@ -12,6 +12,7 @@ use std::time::{Duration, Instant, SystemTime};
 use millpond_wal::{Body, BrokenRun, History, Log, Mark, Record, Tail, records_in};
 
 use super::{Lag, Note, Position, Replication, Role, Shipment, lock};
+use crate::checkpoint::bytes::Head;
 use crate::commit::Committer;
 use crate::record::{FORMAT, Logged};
 use crate::{Error, Store};
@@ -52,6 +53,10 @@ pub enum FollowError {
     )]
     Broken(String),
 
+    /// It writes a checkpoint, and takes in no copy meanwhile.
+    #[error("this store writes a checkpoint, and takes in the copy behind that; try again")]
+    Busy,
+
     /// It has no record of its leader's: what it would lead is nothing.
     #[error(
         "this store has no record of its leader yet, so that promoting it would give up everything; promote another one, or take the key \"follow\" out of its section to begin an empty store"
@@ -67,12 +72,20 @@ pub enum FollowError {
     Closed,
 }
 
-enum Task {
-    Apply(Shipment),
-    Promote,
+impl FollowError {
+    pub(super) fn from_storage(error: Error) -> FollowError {
+        FollowError::Storage(Arc::new(error))
+    }
 }
 
-type Outcome = Result<Position, FollowError>;
+pub(super) enum Task {
+    Apply(Shipment),
+    Promote,
+    /// The copy that lies in the folder.
+    Install(Head),
+}
+
+pub(super) type Outcome = Result<Position, FollowError>;
 
 /// Where the log thread finds what it is to do.
 #[derive(Default)]
@@ -90,10 +103,20 @@ impl Desk {
 }
 
 /// A record of the leader's log, as it goes into this one.
-struct Shipped<'s> {
+pub(super) struct Shipped<'s> {
     kind: u8,
     first_version: u64,
     body: &'s [u8],
+}
+
+impl<'s> Shipped<'s> {
+    pub fn of((record, logged): &(Record<'s>, Logged<'s>)) -> Shipped<'s> {
+        Shipped {
+            kind: record.kind,
+            first_version: logged.first_version,
+            body: record.body,
+        }
+    }
 }
 
 impl Body for Shipped<'_> {
@@ -127,7 +150,7 @@ impl Replication {
         receiver
     }
 
-    fn ask_wait(&self, task: Task) -> Outcome {
+    pub(super) fn ask_wait(&self, task: Task) -> Outcome {
         self.ask(task).recv().unwrap_or(Err(FollowError::Closed))
     }
 }
@@ -148,6 +171,7 @@ impl Committer {
                 let done = match task {
                     Task::Apply(shipment) => self.take_in(&shipment),
                     Task::Promote => self.promote(),
+                    Task::Install(head) => self.install_copy(head),
                 };
                 self.say_end();
                 let _ = sender.send(done);
@@ -178,17 +202,10 @@ impl Committer {
         }
         BrokenRun::check("sequence", log.next_sequence(), shipment.first)
             .map_err(|broken| FollowError::Broken(broken.to_string()))?;
-        let records = check(shipment, log.next_sequence(), self.next_version)?;
+        let records = check_records(&shipment.bytes, log.next_sequence(), self.next_version)?;
         log.begin_epoch(history, self.next_version)
             .map_err(FollowError::Storage)?;
-        let bodies: Vec<Shipped<'_>> = records
-            .iter()
-            .map(|(record, logged)| Shipped {
-                kind: record.kind,
-                first_version: logged.first_version,
-                body: record.body,
-            })
-            .collect();
+        let bodies: Vec<Shipped<'_>> = records.iter().map(Shipped::of).collect();
         let group: Vec<&Shipped<'_>> = bodies.iter().collect();
         log.append(&group)
             .map_err(|failure| FollowError::Storage(failure.error))?;
@@ -297,15 +314,15 @@ fn next_history(log: &Log, shipment: &Shipment, has_checkpoint: bool) -> Result<
     }
 }
 
-/// The records of a shipment, each following from the one before.
-fn check(
-    shipment: &Shipment,
+/// The records that bytes of a leader's log are, each following from the one before.
+pub(super) fn check_records(
+    bytes: &[u8],
     next_sequence: u64,
     next_version: u64,
 ) -> Result<Vec<(Record<'_>, Logged<'_>)>, FollowError> {
     let broken = |broken: BrokenRun| FollowError::Broken(broken.to_string());
     let (mut sequence, mut version, mut records) = (next_sequence, next_version, Vec::new());
-    for record in records_in(&FORMAT, &shipment.bytes) {
+    for record in records_in(&FORMAT, bytes) {
         let record = record.map_err(FollowError::Broken)?;
         let logged = Logged::of(&record);
         BrokenRun::check("sequence", sequence, record.sequence).map_err(broken)?;
@@ -409,7 +426,7 @@ impl Store {
         Ok(promoted)
     }
 
-    fn replicates(&self) -> Result<&Arc<Replication>, FollowError> {
+    pub(super) fn replicates(&self) -> Result<&Arc<Replication>, FollowError> {
         let shared = self.handle.replication.as_ref();
         shared.ok_or(FollowError::NotFollowing("a store without a log"))
     }

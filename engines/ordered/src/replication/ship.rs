@@ -56,7 +56,7 @@ pub enum PullError {
 
     /// The log does not have what the follower needs.
     #[error(
-        "this store's log begins behind record {0}, which is the follower's last: a checkpoint stands for the records between; let the follower begin with a copy of this store"
+        "this store's log begins behind record {0}, which is the follower's last: a checkpoint stands for the records between; a follower takes a copy of this store then (ordered.copy)"
     )]
     Gone(u64),
 
@@ -142,6 +142,11 @@ impl Store {
             done,
             is_checked: false,
         };
+        if let Some(meet) = &self.handle.meet {
+            let last = shared.offered.load(Ordering::SeqCst);
+            let position = waiting.pull.position.sequence;
+            meet.holds.follows(&waiting.pull.follower, position, last);
+        }
         let mut state = lock(&shared.shipping.state);
         let name = &waiting.pull.follower;
         if state.followers.len() >= FOLLOWERS_MAX {

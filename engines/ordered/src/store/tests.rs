@@ -4,6 +4,7 @@ mod acknowledged;
 mod batches;
 mod bed;
 mod checkpoints;
+mod copies;
 mod every_operation;
 mod eviction;
 mod eviction_traces;

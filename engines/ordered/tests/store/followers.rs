@@ -58,7 +58,7 @@ fn ship(leader: &Store, follower: &Store, bytes_max: usize) -> bool {
     follower.follow(shipment).unwrap().sequence > has.sequence
 }
 
-fn ship_all(leader: &Store, follower: &Store) {
+pub(crate) fn ship_all(leader: &Store, follower: &Store) {
     while ship(leader, follower, 1 << 20) {}
     assert_eq!(follower.last_sequence(), leader.last_sequence());
 }

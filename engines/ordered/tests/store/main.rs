@@ -7,6 +7,7 @@
 
 mod acknowledged;
 mod checkpoints;
+mod copies;
 mod crash;
 mod damage;
 mod eviction;

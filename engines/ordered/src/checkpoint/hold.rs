@@ -1,0 +1,150 @@
+//! Checkpoints that followers copy, which stay until that is done, with the log behind them.
+//!
+//! Invariants: what is held is there, whole; a hold ends by itself, however often it is renewed.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use super::Files;
+use super::read::{Bad, Opened};
+use crate::Error;
+
+/// Followers that copy at a time.
+pub(crate) const HOLDS_MAX: usize = 4;
+/// For so long a checkpoint is held behind a follower's last question: it may be taking in what it has copied, which it does not speak of.
+const LEASE: Duration = Duration::from_secs(10 * 60);
+/// And for so long at most: the log behind it grows all the while.
+const LEASE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+
+struct Hold {
+    follower: String,
+    sequence: u64,
+    began: Instant,
+    renewed: Instant,
+}
+
+/// Who holds which.
+pub(crate) struct Holds {
+    held: Mutex<Vec<Hold>>,
+    lease_ms: AtomicU64,
+}
+
+impl Default for Holds {
+    fn default() -> Holds {
+        Holds {
+            held: Mutex::default(),
+            lease_ms: AtomicU64::new(LEASE.as_millis() as u64),
+        }
+    }
+}
+
+/// Why nothing is held for a follower.
+#[derive(Debug)]
+pub(crate) enum NotHeld {
+    /// As many are as may.
+    TooMany,
+    /// There is no such checkpoint.
+    Absent,
+    /// It cannot be read.
+    Failed(Error),
+}
+
+impl Holds {
+    fn lock(&self) -> MutexGuard<'_, Vec<Hold>> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        let lease = Duration::from_millis(self.lease_ms.load(Ordering::Relaxed));
+        held.retain(|hold| hold.renewed.elapsed() < lease && hold.began.elapsed() < LEASE_MAX);
+        held
+    }
+
+    /// Holds the newest checkpoint of a folder for a follower, or the one of that sequence, if it will do.
+    pub fn hold(
+        &self,
+        dir: &Path,
+        follower: &str,
+        sequence: Option<u64>,
+        will_do: impl Fn(&Opened) -> bool,
+    ) -> Result<Opened, NotHeld> {
+        // Whoever removes files has this lock meanwhile.
+        let mut held = self.lock();
+        let finished = Files::list(dir).map_err(NotHeld::Failed)?.finished;
+        let sequence = match sequence {
+            Some(sequence) => finished.contains(&sequence).then_some(sequence),
+            None => finished.first().copied(),
+        };
+        let sequence = sequence.ok_or(NotHeld::Absent)?;
+        let opened = Opened::open(dir, sequence).map_err(|bad| match bad {
+            Bad::Read(error) if error.kind() == std::io::ErrorKind::NotFound => NotHeld::Absent,
+            bad => NotHeld::Failed(Error::Checkpoint {
+                file: super::path(dir, sequence),
+                found: bad.to_string(),
+                fix: "write another one (millpond ordered checkpoint)",
+            }),
+        })?;
+        if !will_do(&opened) {
+            return Err(NotHeld::Absent);
+        }
+        let (now, count) = (Instant::now(), held.len());
+        match held.iter_mut().find(|hold| hold.follower == follower) {
+            Some(hold) if hold.sequence == sequence => hold.renewed = now,
+            Some(hold) => (hold.sequence, hold.began, hold.renewed) = (sequence, now, now),
+            None if count >= HOLDS_MAX => return Err(NotHeld::TooMany),
+            None => held.push(Hold {
+                follower: follower.to_owned(),
+                sequence,
+                began: now,
+                renewed: now,
+            }),
+        }
+        Ok(opened)
+    }
+
+    /// The follower goes on: whether that checkpoint is held for it.
+    pub fn renew(&self, follower: &str, sequence: u64) -> bool {
+        let mut held = self.lock();
+        let mut own = held.iter_mut();
+        let found = own.find(|hold| hold.follower == follower && hold.sequence == sequence);
+        found.map(|hold| hold.renewed = Instant::now()).is_some()
+    }
+
+    /// Whether that checkpoint is held for it.
+    pub fn is_held(&self, follower: &str, sequence: u64) -> bool {
+        let held = self.lock();
+        let mut held = held.iter();
+        held.any(|hold| hold.follower == follower && hold.sequence == sequence)
+    }
+
+    /// The follower asks for records: it needs nothing held any more once it has come up to `last`.
+    pub fn follows(&self, follower: &str, position: u64, last: u64) {
+        let mut held = self.lock();
+        held.retain_mut(|hold| {
+            if hold.follower != follower {
+                return true;
+            }
+            hold.renewed = Instant::now();
+            // Behind its checkpoint it has not begun with that yet.
+            position + 1 < hold.sequence || position < last
+        });
+    }
+
+    /// Removes files before a sequence, but none that is held: `remove` is told from where on all stay.
+    pub fn removing<T>(&self, sequence: u64, remove: impl FnOnce(u64) -> T) -> T {
+        let held = self.lock();
+        let least = held.iter().map(|hold| hold.sequence).min();
+        remove(least.map_or(sequence, |least| least.min(sequence)))
+    }
+
+    /// How many are held.
+    pub fn count(&self) -> usize {
+        self.lock().len()
+    }
+
+    /// Lets each end so long behind its last renewal.
+    #[cfg(test)]
+    pub fn set_lease(&self, lease: Duration) {
+        let ms = lease.as_millis() as u64;
+        self.lease_ms.store(ms, Ordering::Relaxed);
+    }
+}

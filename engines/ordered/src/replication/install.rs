@@ -1,0 +1,193 @@
+//! The log thread puts a copy of its leader's store in the place of what it has: the folder first, then memory.
+//!
+//! Invariants: readers see what was there before or what the copy has, and nothing between; should it fail half way, no read and no write
+//! is served until the next start, which has the copy.
+
+use std::sync::Arc;
+
+use millpond_wal::History;
+
+use super::aside::{commit, install, take_back};
+use super::follow::{FollowError, Outcome};
+use super::{Position, Role, lock};
+use crate::checkpoint::bytes::{Foot, Head};
+use crate::checkpoint::path;
+use crate::checkpoint::read::{Bad, Opened};
+use crate::commit::Committer;
+use crate::index::Index;
+use crate::recover::{Base, Reporter, read_log};
+use crate::tree::{Change, Content};
+use crate::{Error, Store};
+
+/// Entries of memory that are looked at in one step.
+const LOOKED_AT_ONCE: usize = 1024;
+
+impl Store {
+    pub(super) fn install_copy(&self, head: Head) -> Outcome {
+        let shared = self.replicates()?;
+        shared.ask_wait(super::follow::Task::Install(head))
+    }
+}
+
+impl Committer {
+    /// Puts the copy that lies in the folder in the place of what is there.
+    pub(super) fn install_copy(&mut self, head: Head) -> Outcome {
+        let replication = self.replication.share();
+        let role = replication.role();
+        let Role::Follows { .. } = role else {
+            return Err(FollowError::NotFollowing(role.as_str()));
+        };
+        self.check_copy(&head)?;
+        let (disk, dir) = self.checkpoints.place();
+        let shield = &replication.copies.shield;
+        shield.raise();
+        if let Err(error) = commit(&*disk, &dir, head.sequence) {
+            let error = Arc::new(error);
+            match take_back(&*disk, &dir) {
+                true => shield.lower(),
+                false => self.give_up(&error),
+            }
+            return Err(FollowError::Storage(error));
+        }
+        let installed = install(&*disk, &dir).map_err(FollowError::from_storage);
+        let installed = installed.and_then(|()| self.load_copy(&head));
+        match installed {
+            Ok(position) => {
+                shield.lower();
+                Ok(position)
+            }
+            Err(error) => {
+                self.give_up(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Whether it can stand for what there is.
+    fn check_copy(&self, head: &Head) -> Result<(), FollowError> {
+        if self.checkpoints.is_writing() {
+            return Err(FollowError::Busy);
+        }
+        let log = self.log.as_ref().ok_or(FollowError::Closed)?;
+        if let Some(error) = log.read_only() {
+            return Err(FollowError::Storage(error.clone()));
+        }
+        let last = log.next_sequence() - 1;
+        let ours = log.history().filter(|_| last > 0 || self.checkpoints.has_one());
+        let Some(ours) = ours else { return Ok(()) };
+        let theirs = head.history;
+        if ours.id != theirs.id {
+            return Err(FollowError::History {
+                ours: ours.to_string(),
+                theirs: theirs.to_string(),
+            });
+        }
+        if ours.epoch != theirs.epoch || head.sequence <= last {
+            return Err(FollowError::Broken(format!(
+                "a copy from record {} of epoch {} cannot stand for record {last} of epoch {}",
+                head.sequence, theirs.epoch, ours.epoch
+            )));
+        }
+        Ok(())
+    }
+
+    /// The folder is the copy's, and memory is not.
+    fn give_up(&mut self, why: &dyn std::fmt::Display) {
+        let reason = format!(
+            "a copy of the leader's was not taken in to its end ({why}): start the store again, which goes on with it"
+        );
+        if let Some(log) = &mut self.log {
+            log.give_up(reason);
+        }
+    }
+
+    /// Reads the folder into memory, over what is there, and goes on in its log.
+    fn load_copy(&mut self, head: &Head) -> Outcome {
+        let (_, dir) = self.checkpoints.place();
+        let replication = self.replication.share();
+        let report = &mut |progress: &crate::Progress| {
+            tracing::info!(
+                "the ordered store {} takes in a copy of its leader's: {progress}",
+                dir.display()
+            );
+        };
+        let unsound = |bad: Bad| {
+            FollowError::from_storage(Error::Checkpoint {
+                file: path(&dir, head.sequence),
+                found: bad.to_string(),
+                fix: "it was sound when it came: look at the disk, move the folder away, and start again to copy anew",
+            })
+        };
+        let opened = Opened::open(&dir, head.sequence).map_err(unsound)?;
+        let (base, foot) = (Base::of(&opened), opened.foot);
+        become_copy(&self.index, opened, &mut Reporter::new("checkpoint", report)).map_err(unsound)?;
+        let mut last_ms = foot.time_ms;
+        let recovered = read_log(&dir, Some(&base), report, |write, sequence| {
+            last_ms = write.time_ms.max(last_ms);
+            write.replay(&self.index, sequence <= foot.last_sequence)
+        });
+        let recovered = recovered.map_err(FollowError::from_storage)?;
+        self.index.clock().observe(last_ms);
+        let log = self.log.as_mut().ok_or(FollowError::Closed)?;
+        log.open_again(&recovered).map_err(FollowError::from_storage)?;
+        self.next_version = recovered.next_number;
+        self.note_copy(&foot);
+        let log = self.log.as_ref().ok_or(FollowError::Closed)?;
+        let History { epoch, id } = log.history().unwrap_or(head.history);
+        let mut position = lock(&replication.position);
+        *position = Position {
+            history: id,
+            epoch,
+            sequence: log.next_sequence() - 1,
+            mark: None,
+            partial: 0,
+        };
+        Ok(*position)
+    }
+
+    fn note_copy(&mut self, foot: &Foot) {
+        let log_bytes = self.log.as_ref().map_or(0, millpond_wal::Log::bytes);
+        self.checkpoints.replaced(log_bytes, foot.length, foot.time_ms);
+    }
+}
+
+/// Makes memory what a checkpoint holds: a block at a time, in order, what is not in it goes, and what is in it is set.
+fn become_copy(index: &Index, opened: Opened, reporter: &mut Reporter<'_>) -> Result<(), Bad> {
+    if index.len() == 0 {
+        // Nothing has to go, so the order does not matter.
+        return opened.read(|content| index.load(content), reporter);
+    }
+    let (mut from, mut bytes, of_bytes) = (Vec::new(), 0, opened.foot.length);
+    opened.each_block(|entries| {
+        let Some(last) = entries.last() else { return };
+        remove_but(index, &from, Some(last.key), entries);
+        for entry in entries {
+            index.load(*entry);
+            bytes += (entry.key.len() + entry.value.len()) as u64;
+        }
+        from = crate::Scan::end_behind(last.key);
+        reporter.tell(bytes, of_bytes);
+    })?;
+    remove_but(index, &from, None, &[]);
+    Ok(())
+}
+
+/// Removes the keys from one up to another that are not among those of a block.
+fn remove_but(index: &Index, from: &[u8], upto: Option<&[u8]>, entries: &[Content<'_>]) {
+    let is_beyond = |key: &[u8]| upto.is_some_and(|upto| key > upto);
+    let mut next = Some(from.to_vec());
+    while let Some(from) = next.take().filter(|from| !is_beyond(from)) {
+        let mut gone = Vec::new();
+        let (_, behind) = index.look_on(&from, LOOKED_AT_ONCE, |entry| {
+            if is_beyond(entry.key) {
+                return false;
+            }
+            if entries.binary_search_by(|kept| kept.key.cmp(entry.key)).is_err() {
+                gone.push(entry.key.to_vec());
+            }
+            true
+        });
+        index.remove_in_parts(gone.iter().map(|key| Change::Remove(key)));
+        next = behind;
+    }
+}
