@@ -63,7 +63,7 @@ test: $(TESTS_VENV)/installed ## every test, Rust and Python; lists what was ski
 	@install $(BUILT)/debug/libmillpond_native.so client/python/millpond/_native.abi3.so
 	$(SKIPS) $(CARGO) test --workspace --locked $(ENCRYPTED)
 	$(SKIPS) $(BUILT)/debug/millpond-chaos --millpond $(BUILT)/debug/millpond --keep $(BUILT)/chaos --seed 7052 --rounds 24 --generosity 5
-	$(SKIPS) $(BUILT)/debug/millpond-chaos --millpond $(BUILT)/debug/millpond --keep $(BUILT)/chaos --seed 7052 --followers 3 --generosity 5
+	$(SKIPS) $(BUILT)/debug/millpond-chaos --millpond $(BUILT)/debug/millpond --keep $(BUILT)/chaos --seed 7052 --followers 3 --acknowledge --generosity 5
 	$(IN_TESTS_VENV) unittest tests/interop
 	$(SKIPS) unittest tests/browser
 	$(SKIPS) unittest .ci
