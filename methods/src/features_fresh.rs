@@ -17,7 +17,7 @@ const KEY_BYTES: usize = 24;
 const ROWS_MAX: usize = 8192;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
-    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, _| {
         let nodes = nodes_with(call, &decoded.node, payload)?;
         check_map(nodes, decoded.map)?;
         let (table, overlay) = overlay(catalog, &decoded.table)?;

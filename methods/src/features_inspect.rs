@@ -9,7 +9,7 @@ use millpond_wire_schema::{Field as _, Status, features_inspect as schema};
 use std::borrow::Cow;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
-    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, _| {
         let tables = match decoded.table {
             Some(name) => {
                 find("feature table", &catalog.tables, &name)?;

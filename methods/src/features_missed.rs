@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
-    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, _| {
         let nodes = nodes_with(call, &decoded.node, payload)?;
         let fresh = &nodes.fresh;
         let has_seen = decoded.run == Some(fresh.run());

@@ -11,7 +11,7 @@ use schema::Cursor;
 use std::borrow::Cow;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
-    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, _| {
         let table = find("feature table", &catalog.tables, &decoded.table)?;
         let position = match &decoded.cursor {
             Some(cursor) => position(table, &decoded.table, cursor)?,

@@ -89,10 +89,11 @@ fn take(shared: &Shared) -> Option<Detached<Engines>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner).take()
 }
 
-/// Answers a call where this process stops before what it waits for comes.
+/// Answers a call where this process stops before what it waits for comes. Writes of its own callers may wait for what a follower says by it:
+/// they are finished first.
 fn look(shared: Arc<Shared>, outbound: &Outbound, now: Instant) {
     let is_stopping = match &*shared.lock().unwrap_or_else(PoisonError::into_inner) {
-        Some(detached) => detached.calls.is_stopping(),
+        Some(detached) => detached.calls.is_stopping() && detached.calls.admission.unfinished() == 0,
         None => return,
     };
     if !is_stopping {

@@ -58,8 +58,8 @@ use millpond_calls::Cost::{Batched, Detached, Short, Unbounded};
 use millpond_calls::Serve::{Always, Draining, Ready, UntilStop};
 use millpond_calls::{Backing, MethodSpec, Methods};
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::{Store, TakesCopy};
-use millpond_wire_payload::{Encoder, Payload};
+use millpond_engines_ordered::{Role, Store, TakesCopy};
+use millpond_wire_payload::{Encoder, Payload, Reserved};
 use millpond_wire_schema::{
     Code, FeaturesActivate, FeaturesDelete, FeaturesFresh, FeaturesInspect, FeaturesLookup, FeaturesMissed,
     FeaturesRollback, FeaturesScan, FeaturesUpsert, FeaturesVersions, Field, Infer, Infos, METHODS,
@@ -142,6 +142,7 @@ pub fn table_without_stores(configured: &BTreeMap<String, Section>) -> Methods<E
         // The other process answers, whatever it costs there.
         let serve = match &*spec.name {
             Infos::NAME => UntilStop(forward_infos::serve),
+            OrderedFollow::NAME => Draining(forward::serve),
             name if name.starts_with(STORES) => Ready(forward::serve),
             _ => return spec,
         };
@@ -175,11 +176,11 @@ type Served<'a> = millpond_calls::Served<'a, Engines>;
 fn at_once<'p, F: Field, W: FnOnce(&mut Encoder<'_>)>(
     call: &mut Served<'_>,
     payload: &'p Payload<'_>,
-    serve: impl FnOnce(&Served<'_>, F::Of<'p>) -> Result<W, Status>,
+    serve: impl FnOnce(&Served<'_>, F::Of<'p>, &Reserved<'_>) -> Result<W, Status>,
 ) -> Result<(), Status> {
     let (decoded, reserved) = F::decode(payload)?;
     call.deadline(reserved.deadline_ms)?;
-    let write = serve(call, decoded)?;
+    let write = serve(call, decoded, &reserved)?;
     call.set_base64(reserved.base64);
     call.answer(reserved.trace, write);
     Ok(())
@@ -226,6 +227,27 @@ fn store<'e>(catalog: &'e Catalog, table: Option<&str>) -> Result<&'e Store, Sta
             .ok_or_else(|| no_default("store", "table", "default_store"))?,
     };
     find("ordered store", &catalog.stores, name)
+}
+
+/// The same of a call whose caller may know who leads: a store in a lower epoch was replaced, or has not heard of its leader's promotion yet.
+fn led_store<'e>(
+    catalog: &'e Catalog,
+    table: Option<&str>,
+    reserved: &Reserved<'_>,
+) -> Result<&'e Store, Status> {
+    let store = store(catalog, table)?;
+    let Some(known) = reserved.epoch.filter(|known| store.epoch() < *known) else {
+        return Ok(store);
+    };
+    let leader = match store.role() {
+        Role::Follows { leader } => Some(leader.to_string()),
+        _ => None,
+    };
+    let ex = format!(
+        "the store is in epoch {} here, and the caller knows epoch {known}: another server leads it; call that one (_epoch)",
+        store.epoch()
+    );
+    Err(Status::new(Code::NotLeader, ex).led_by(leader))
 }
 
 #[cfg(test)]

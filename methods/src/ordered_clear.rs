@@ -2,7 +2,7 @@
 //! Its invariant: it is answered when no step is left.
 
 use crate::ordered_write::status_of;
-use crate::{Served, own_thread, store};
+use crate::{Served, led_store, own_thread};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
 use millpond_wire_payload::{Encoder, Payload};
@@ -13,7 +13,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let (decoded, reserved) = schema::Call::decode(payload)?;
     // One that is too late already removes nothing.
     call.deadline(reserved.deadline_ms)?;
-    let store = store(catalog, decoded.table.as_deref())?.clone();
+    let store = led_store(catalog, decoded.table.as_deref(), &reserved)?.clone();
     let permit = call.calls.admission.enter()?;
     let failures = Arc::clone(&catalog.store_failures);
     let call = call.detach(Some(permit), reserved.trace)?;

@@ -2,7 +2,7 @@
 //! Its invariants: all values are of one moment; the answer stays within the frame limit, or the call is refused.
 
 use crate::ordered_write::wrong_kind;
-use crate::{Served, at_once, store, takes_copy};
+use crate::{Served, at_once, led_store, takes_copy};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Kind, Versioned, WrongKind};
 use millpond_wire_payload::{Encoder, Payload};
@@ -10,8 +10,8 @@ use millpond_wire_schema::{Code, Field as _, Status, ordered_get as schema};
 use std::borrow::Cow;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
-    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
-        let store = store(catalog, decoded.table.as_deref())?;
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, reserved| {
+        let store = led_store(catalog, decoded.table.as_deref(), reserved)?;
         let limit = call.calls.answer_bytes_max;
         let began = store.begin_read().map_err(takes_copy)?;
         let found = store.get_many(&decoded.keys, limit).map_err(|bytes| {

@@ -12,7 +12,7 @@ const KEY_BYTES: usize = 80;
 const KEY_VALUES: usize = 11;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
-    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, _| {
         let store = store(catalog, decoded.table.as_deref())?;
         let limit = (call.calls.answer_bytes_max / KEY_BYTES).min(VALUES_MAX / KEY_VALUES);
         if let Some(keys) = decoded.keys.as_ref().filter(|keys| keys.len() > limit) {

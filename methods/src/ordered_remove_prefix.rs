@@ -2,7 +2,7 @@
 //! Its invariant: without `more` no key with the prefix was there but those that this call removes.
 
 use crate::ordered_write::{Asked, ENTRY_BYTES, hand_over};
-use crate::{Served, store};
+use crate::{Served, led_store};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Scan, Written, removed};
 use millpond_wire_payload::{Encoder, Payload};
@@ -12,7 +12,7 @@ use millpond_wire_schema::{
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, reserved) = schema::Call::decode(payload)?;
-    let store = store(catalog, decoded.table.as_deref())?;
+    let store = led_store(catalog, decoded.table.as_deref(), &reserved)?;
     call.deadline(reserved.deadline_ms)?;
     let step = store.removal(&Scan {
         prefix: Some(decoded.prefix.into_owned()),

@@ -1,7 +1,7 @@
 //! `ordered.scan`, answered on the net thread; its limit bounds how long that takes.
 //! Its invariant: a scan that would outgrow a frame ends early with a cursor.
 
-use crate::{Served, at_once, store, takes_copy};
+use crate::{Served, at_once, led_store, takes_copy};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Kind, Scan};
 use millpond_wire_payload::{Encoder, Payload};
@@ -9,8 +9,8 @@ use millpond_wire_schema::{Field as _, Status, ordered_scan as schema};
 use std::borrow::Cow;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
-    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded| {
-        let store = store(catalog, decoded.table.as_deref())?;
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, reserved| {
+        let store = led_store(catalog, decoded.table.as_deref(), reserved)?;
         let owned = |bytes: &Option<Cow<'_, [u8]>>| bytes.as_ref().map(|bytes| bytes.to_vec());
         // A cursor is the key to go on from: a later start, or an earlier end.
         let (mut start, mut end) = (owned(&decoded.start), owned(&decoded.end));

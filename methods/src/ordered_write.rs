@@ -2,7 +2,7 @@
 //! configured.
 //! Its invariant: "ok" is said only by the store's own callback.
 
-use crate::{Served, store, turn_end};
+use crate::{Served, led_store, turn_end};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{
@@ -44,7 +44,7 @@ where
         now: call.arrival.entered,
         at: call.deadline(reserved.deadline_ms)?,
     };
-    let store = store(catalog, asked.table)?;
+    let store = led_store(catalog, asked.table, reserved)?;
     let permit = call.calls.admission.enter_holding(asked.bytes)?;
     let write = write();
     let failures = Arc::clone(&catalog.store_failures);

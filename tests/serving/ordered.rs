@@ -178,3 +178,35 @@ fn a_full_store_says_so_and_takes_what_does_not_grow_it() {
     server.wait_for_metric("millpond_store_bytes{store=\"events\"} 803");
     assert_eq!(server.admin_get("/readyz").0, 200, "it is full, and it is well");
 }
+
+#[test]
+fn a_cursor_goes_on_whatever_changed_meanwhile() {
+    let folder = r1_folder();
+    let server = Millpond::start(folder.path(), &[]);
+    let put = |keys: &[&str]| {
+        let entries: Vec<[&str; 2]> = keys.iter().map(|key| [*key, "v"]).collect();
+        assert_eq!(server.call("ordered.put", &json!({"entries": entries})).0, 200);
+    };
+    // The keys of a page of three, and its cursor.
+    let page = |reverse: bool, cursor: &serde_json::Value| {
+        let asked = json!({"limit": 3, "keys_only": true, "reverse": reverse, "cursor": cursor});
+        let (status, page) = server.call("ordered.scan", &asked);
+        assert_eq!(status, 200, "{page}");
+        let key = |entry: &serde_json::Value| {
+            let bytes: Vec<u8> = serde_json::from_value(entry[0].clone()).unwrap();
+            String::from_utf8(bytes).unwrap()
+        };
+        let keys: Vec<String> = page["entries"].as_array().unwrap().iter().map(key).collect();
+        (keys.join(" "), page["cursor"].clone())
+    };
+    put(&["b", "d", "f", "h", "j", "l"]);
+    let (first, ascending) = page(false, &json!(null));
+    let (last, descending) = page(true, &json!(null));
+    assert_eq!((first.as_str(), last.as_str()), ("b d f", "l j h"));
+    // What either goes on with is removed, and keys come around it.
+    let (status, answer) = server.call("ordered.remove", &json!({"keys": ["h", "f"]}));
+    assert_eq!(status, 200, "{answer}");
+    put(&["a", "e", "g", "i", "m"]);
+    assert_eq!(page(false, &ascending).0, "i j l");
+    assert_eq!(page(true, &descending).0, "e d b");
+}

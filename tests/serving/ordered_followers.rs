@@ -146,6 +146,7 @@ fn a_store_follows_another_through_restarts_and_takes_over() {
     assert!(said.contains("behind record 25"), "{said}");
     puts(&follower, 25, 27);
     assert_eq!(replication(&follower)["role"], json!("leader"));
+    refuses_who_knows_of_the_promotion(&leader, &follower);
     // Started again as it was configured it follows, and its old leader hears of the promotion.
     assert!(follower.terminate().success());
     let follower = start(b.path(), Some(&at(a.path())));
@@ -166,6 +167,33 @@ fn a_store_follows_another_through_restarts_and_takes_over() {
     assert!(has(&old, "k29") && !has(&old, "late"));
     assert!(old.terminate().success());
     assert!(follower.terminate().success());
+}
+
+/// A caller that knows the promoted store's epoch gets nothing of the old leader, which has not heard of it; others do, and it is not fenced.
+fn refuses_who_knows_of_the_promotion(old: &Millpond, promoted: &Millpond) {
+    let epoch = replication(promoted)["epoch"].clone();
+    let write = json!({"entries": [["late", "value"]], "_epoch": epoch});
+    let (get, scan) = (
+        json!({"keys": ["k0"], "_epoch": epoch}),
+        json!({"limit": 1, "_epoch": epoch}),
+    );
+    for (method, asked) in [
+        ("ordered.get", &get),
+        ("ordered.scan", &scan),
+        ("ordered.put", &write),
+    ] {
+        let (status, refused) = old.call(method, asked);
+        assert_eq!(
+            (status, &refused["code"]),
+            (421, &json!(30115)),
+            "{method}: {refused}"
+        );
+    }
+    let answered = [("ordered.get", &get), ("ordered.scan", &scan)]
+        .map(|(method, asked)| promoted.call(method, asked).0);
+    assert_eq!(answered, [200, 200]);
+    assert!(has(old, "k0") && !has(old, "late"));
+    assert_eq!(replication(old)["role"], json!("leader"));
 }
 
 #[test]

@@ -56,6 +56,7 @@ impl Nodes {
         for (key, is_given) in [
             ("_priority", reserved.priority.is_some()),
             ("_trace", reserved.trace.is_some()),
+            ("_epoch", reserved.epoch.is_some()),
         ] {
             anyhow::ensure!(!is_given, "key \"{key}\" is not sent to nodes; leave it out");
         }

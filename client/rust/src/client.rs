@@ -9,7 +9,7 @@ use crate::link::Reserved;
 use crate::pool::{Outgoing, Pool};
 use crate::{CallError, Options};
 use millpond_wire_schema::Status;
-use millpond_wire_schema::payload::{Encoding, decode_map};
+use millpond_wire_schema::payload::{Encoding, Gained, decode_map};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,8 +25,8 @@ use tokio::time::{sleep_until, timeout};
 pub struct Client {
     pool: Arc<Pool>,
     hedger: Option<Arc<Hedger>>,
-    /// Of every call that has an answer.
-    priority: Option<u8>,
+    /// Of every call that has an answer: priority and epoch.
+    gained: Gained<'static>,
 }
 
 impl Client {
@@ -41,7 +41,7 @@ impl Client {
         let client = Client {
             pool: Arc::new(Pool::new(addr, options)?),
             hedger,
-            priority: None,
+            gained: Gained::default(),
         };
         client.pool.open().await?;
         Ok(client)
@@ -52,7 +52,7 @@ impl Client {
         Ok(Client {
             pool: Arc::new(Pool::new(addr, options)?),
             hedger: None,
-            priority: None,
+            gained: Gained::default(),
         })
     }
 
@@ -65,7 +65,7 @@ impl Client {
         left: Option<Duration>,
         timeout: Duration,
     ) -> Result<Vec<u8>, CallError> {
-        let outgoing = Outgoing::new(method, Encoding::Msgpack, payload, left, self.priority);
+        let outgoing = Outgoing::new(method, Encoding::Msgpack, payload, left, self.gained);
         let exchange = async {
             let reserved = self.pool.ready().await?;
             self.exchange(reserved, &outgoing).await
@@ -84,7 +84,24 @@ impl Client {
     #[must_use]
     pub fn with_priority(&self, level: u8) -> Client {
         Client {
-            priority: Some(level),
+            gained: Gained {
+                priority: Some(level),
+                ..self.gained
+            },
+            ..self.clone()
+        }
+    }
+
+    /// A client of the same connections whose calls of ordered stores say the epoch that their caller knows, as `ordered.inspect` answers it: a
+    /// server whose store is in a lower one refuses them with [`Code::NotLeader`](crate::Code::NotLeader), reads too, as another server was
+    /// promoted in its place, or its leader's. It travels in the payload as `_epoch`, which payloads must then not hold themselves.
+    #[must_use]
+    pub fn with_epoch(&self, epoch: u64) -> Client {
+        Client {
+            gained: Gained {
+                epoch: Some(epoch),
+                ..self.gained
+            },
             ..self.clone()
         }
     }
@@ -117,7 +134,7 @@ impl Client {
         payload: &[u8],
         deadline: Option<Duration>,
     ) -> Result<Vec<u8>, CallError> {
-        let outgoing = Outgoing::new(method, encoding, payload, deadline, self.priority);
+        let outgoing = Outgoing::new(method, encoding, payload, deadline, self.gained);
         let exchange = async {
             let reserved = self.pool.ready().await?;
             self.exchange(reserved, &outgoing).await
@@ -144,7 +161,7 @@ impl Client {
         let Some(hedger) = &self.hedger else {
             return self.call_raw(method, encoding, payload, deadline).await;
         };
-        let outgoing = Outgoing::new(method, encoding, payload, deadline, self.priority);
+        let outgoing = Outgoing::new(method, encoding, payload, deadline, self.gained);
         self.within(&outgoing, self.hedged(hedger, &outgoing)).await
     }
 
@@ -168,7 +185,7 @@ impl Client {
         payload: &[u8],
     ) -> Result<(), CallError> {
         self.pool
-            .oneway(&Outgoing::new(method, encoding, payload, None, None))
+            .oneway(&Outgoing::new(method, encoding, payload, None, Gained::default()))
             .await
     }
 

@@ -43,7 +43,8 @@ pub(crate) struct Outgoing<'a> {
     payload: &'a [u8],
     /// The caller's, whole.
     pub(crate) deadline: Option<Duration>,
-    priority: Option<u8>,
+    /// What its payload gains beside that.
+    gained: Gained<'static>,
     started: Instant,
 }
 
@@ -273,27 +274,26 @@ impl<'a> Outgoing<'a> {
         encoding: Encoding,
         payload: &'a [u8],
         deadline: Option<Duration>,
-        priority: Option<u8>,
+        gained: Gained<'static>,
     ) -> Outgoing<'a> {
         Outgoing {
             method,
             encoding,
             payload,
             deadline,
-            priority,
+            gained,
             started: Instant::now(),
         }
     }
 
-    /// The payload with what is left of the deadline in it, and the priority.
+    /// The payload with what is left of the deadline in it, and what else it gains.
     fn payload(&self) -> Result<Cow<'a, [u8]>, CallError> {
         let gained = Gained {
             deadline_ms: self.deadline.map(|deadline| {
                 let left = deadline.saturating_sub(self.started.elapsed());
                 u64::try_from(left.as_micros().div_ceil(1000)).unwrap_or(u64::MAX)
             }),
-            priority: self.priority,
-            token: None,
+            ..self.gained
         };
         if gained == Gained::default() {
             return Ok(Cow::Borrowed(self.payload));

@@ -62,7 +62,7 @@ pub(crate) struct Handle {
 }
 
 impl Store {
-    /// What a page and `*infos` have of it. Several processes have no stores.
+    /// What a page and `*infos` have of it. Of several processes one has the stores.
     pub const METRICS: &'static [Metric<Store>] = &[
         Metric::gauge("millpond_store_keys", "Keys in the store.", |store: &Store| {
             store.len() as f64

@@ -21,7 +21,7 @@ pub const FLEET: u32 = 3;
 /// What a life serves from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Place {
-    /// No store: several processes may not share one.
+    /// No store.
     Nowhere,
     /// A store on the disk that is there, whose syncs take their time.
     Here,

@@ -14,7 +14,7 @@ pub enum Kind {
     Kill,
     /// One process, every front, several faults.
     Storm,
-    /// Three processes behind one parent; no store, because they may not share one.
+    /// Three processes behind one parent, without a store.
     Fleet,
 }
 

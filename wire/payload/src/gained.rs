@@ -1,4 +1,4 @@
-//! Puts `_deadline_ms`, `_priority` and `_token` into a payload that is already encoded.
+//! Puts `_deadline_ms`, `_priority`, `_epoch` and `_token` into a payload that is already encoded.
 //!
 //! It is not a decoder: it looks at a map's header and its end, never at what lies between. Its invariant: a valid map
 //! without the keys comes out as a valid map with them, every other byte of its entries unchanged.
@@ -12,6 +12,8 @@ pub struct Gained<'a> {
     pub deadline_ms: Option<u64>,
     /// `_priority`
     pub priority: Option<u8>,
+    /// `_epoch`
+    pub epoch: Option<u64>,
     /// `_token`
     pub token: Option<Hidden<'a>>,
 }
@@ -40,6 +42,7 @@ impl Gained<'_> {
         let gained = [
             self.deadline_ms.is_some(),
             self.priority.is_some(),
+            self.epoch.is_some(),
             self.token.is_some(),
         ];
         gained.into_iter().filter(|is_some| *is_some).count()
@@ -53,6 +56,10 @@ impl Gained<'_> {
         if let Some(level) = self.priority {
             out.key("_priority");
             out.uint(level.into());
+        }
+        if let Some(epoch) = self.epoch {
+            out.key("_epoch");
+            out.uint(epoch);
         }
         if let Some(Hidden(token)) = self.token {
             out.key("_token");

@@ -22,6 +22,8 @@ pub struct Reserved<'a> {
     pub trace: Option<&'a str>,
     /// `_token`: what opens the method.
     pub token: Option<Hidden<'a>>,
+    /// `_epoch`: the epoch of the ordered store that the caller knows; one in a lower epoch is to refuse the call.
+    pub epoch: Option<u64>,
     /// `base64`: blocks of a JSON answer as base64 text.
     pub base64: bool,
     /// Which of them were there, a bit each.
@@ -62,6 +64,7 @@ impl<'a> Reader<'a> {
             b"_token" => (4, "_token"),
             b"base64" => (8, "base64"),
             b"_priority" => (16, "_priority"),
+            b"_epoch" => (32, "_epoch"),
             _ => return Ok(false),
         };
         if self.reserved.seen & bit != 0 {
@@ -78,6 +81,7 @@ impl<'a> Reader<'a> {
                 .map(|text| self.reserved.trace = Some(kept_trace(text))),
             4 => self.text().map(|text| self.reserved.token = Some(Hidden(text))),
             16 => self.level().map(|level| self.reserved.priority = Some(level)),
+            32 => self.uint().map(|epoch| self.reserved.epoch = Some(epoch)),
             _ => self.bool().map(|value| self.reserved.base64 = value),
         };
         read.map_err(|error| error.under(name))?;
@@ -146,6 +150,8 @@ mod tests {
         check(r#"{"_priority": 0}"#, "priority: Some(0)");
         check(r#"{"_priority": 9, "base64": 1}"#, "priority: Some(9)");
         check(r#"{"_priority": null}"#, "priority: None");
+        check(r#"{"_epoch": 7, "_priority": 1}"#, "epoch: Some(7)");
+        check(r#"{"_epoch": -7}"#, "key \"_epoch\" is -7");
         let expected = "expected an integer from 0 (first) to 9";
         for (value, found) in [
             ("10", "10"),

@@ -65,9 +65,9 @@ pub(crate) fn beside(error: PayloadError, unknown: Option<&[u8]>) -> PayloadErro
 pub(crate) fn refuse(unknown: &[u8], known: &[&str]) -> PayloadError {
     let key = String::from_utf8_lossy(unknown).into_owned();
     let known = match known {
-        [] => "_deadline_ms, _priority, _trace, _token".to_owned(),
+        [] => "_deadline_ms, _priority, _trace, _token, _epoch".to_owned(),
         known => format!(
-            "{} (and _deadline_ms, _priority, _trace, _token)",
+            "{} (and _deadline_ms, _priority, _trace, _token, _epoch)",
             known.join(", ")
         ),
     };

@@ -67,6 +67,25 @@ async fn a_level_travels_with_the_calls_of_the_client_that_has_it() {
 }
 
 #[tokio::test]
+async fn an_epoch_travels_beside_a_level() {
+    let (client, mut peer, _listener) = pair().await;
+    let client = client.with_priority(2).with_epoch(u64::MAX);
+    let server = async {
+        let (seq, payload) = peer.call().await;
+        peer.send(&answer(seq, 0, EMPTY)).await;
+        payload
+    };
+    let asked = number(5);
+    let (found, payload) = tokio::join!(client.call("m", &asked, None), server);
+    assert_eq!(found.unwrap(), EMPTY);
+    let map = decode_map(Encoding::Msgpack, &payload).unwrap();
+    let expected = [("_epoch", u64::MAX), ("_priority", 2), ("n", 5)];
+    for (key, value) in expected {
+        assert_eq!(map.get(key), Some(&Value::UInt(value)), "{key}");
+    }
+}
+
+#[tokio::test]
 async fn a_late_answer_is_counted_and_disturbs_nobody() {
     let (client, mut peer, _listener) = pair().await;
     tokio::time::pause();
