@@ -217,7 +217,8 @@ impl<S: Backing> Detached<S> {
         let trace = self.trace.as_deref();
         self.calls.answered(&self.arrival, ready, trace, spent);
         self.is_counted = true;
-        if let Some(ticket) = &mut self.ticket {
+        // Whoever has sent an internal call on counts when its answer leaves.
+        if let Some(ticket) = self.ticket.as_mut().filter(|_| !self.arrival.is_internal) {
             ticket.set_ready(ready, self.arrival.method);
         }
         ready

@@ -59,6 +59,8 @@ pub(crate) struct Connection<L> {
     is_readable: bool,
     /// The kernel says that the peer has sent its last byte; it may not have been read yet.
     has_hung_up: bool,
+    /// The kernel says that the peer takes no more either.
+    is_gone: bool,
     /// The peer's last byte was read.
     has_ended: bool,
     /// Since the stop, everything that the peer had sent by then was read.
@@ -105,6 +107,7 @@ impl<L: Local> Connection<L> {
             is_due: false,
             is_readable: false,
             has_hung_up: false,
+            is_gone: false,
             has_ended: false,
             is_drained: false,
         }
@@ -149,6 +152,7 @@ impl<L: Local> Connection<L> {
         self.is_readable |= ready.readable;
         self.link.is_writable |= ready.writable;
         self.has_hung_up |= ready.ended;
+        self.is_gone |= ready.gone;
         if ready.gone && !self.lingers() {
             if self.has_ended {
                 self.link.phase = Phase::Broken;

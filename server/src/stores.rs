@@ -19,7 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// What a frame that is sent on has beside the caller's.
-const BESIDE_BYTES: usize = 1024;
+const BESIDE_BYTES: usize = 64 << 10;
 /// Followers that may ask through one net thread beside the calls in flight, which they are not counted with.
 const FOLLOWERS_MAX: usize = 1024;
 /// What the process that has the stores is known by in counts; no caller reads it.
@@ -86,7 +86,10 @@ impl Elsewhere {
                     first: AGAIN,
                     most: AGAIN_MAX,
                 },
-                limits: limits(config),
+                // What the process answers is as large as an answer of one process alone may be.
+                limits: Limits {
+                    frame_bytes_max: u32::MAX as usize,
+                },
                 ..PoolOptions::default()
             },
         })
@@ -151,10 +154,13 @@ pub(crate) fn of_process_0(config: &Config) -> Option<Options> {
 fn bounds(config: &Config) -> Options {
     let options = data_bounds(config).options;
     let others = config.server.processes.saturating_sub(1).max(1);
+    // One of each net thread, and one that is lost and not yet known to be.
+    let connections_max = others * net_threads(&config.server) * 2;
     Options {
         cpus: Vec::new(),
-        // One of each net thread, and one that is lost and not yet known to be.
-        connections_max: others * net_threads(&config.server) * 2,
+        connections_max,
+        // As much as all of them may hold: none is refused for what the others do.
+        partial_bytes_max: connections_max.saturating_mul(limits(config).frame_bytes_max),
         write_buffer_bytes_max: options.write_buffers_total_bytes_max,
         timeouts: Timeouts {
             idle: Duration::ZERO,
@@ -163,6 +169,13 @@ fn bounds(config: &Config) -> Options {
         },
         busy_poll: Duration::ZERO,
         ..options
+    }
+}
+
+/// What a call may take here: one of RESP may be more than its command, by what names its operations.
+fn limits(config: &Config) -> Limits {
+    Limits {
+        frame_bytes_max: config.server.frame_bytes_max.saturating_mul(2) + BESIDE_BYTES,
     }
 }
 
@@ -177,10 +190,4 @@ fn forwarded_options(config: &Config) -> ForwardedOptions {
 /// Calls of one net thread on their way.
 fn outstanding_max(config: &Config) -> usize {
     config.server.in_flight_max.saturating_add(FOLLOWERS_MAX)
-}
-
-fn limits(config: &Config) -> Limits {
-    Limits {
-        frame_bytes_max: config.server.frame_bytes_max + BESIDE_BYTES,
-    }
 }

@@ -3,6 +3,7 @@
 use super::processes::{sample, signal, wait};
 use super::stores::{by_process, folder, start};
 use crate::harness::{Http, Millpond};
+use crate::serving::resp::{Redis, command};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -156,4 +157,38 @@ fn a_stop_under_load_finishes_what_any_process_has_accepted() {
     let again = start(folder.path());
     has_all(&again, &acknowledged);
     assert!(again.terminate().success());
+}
+
+#[test]
+fn what_is_larger_on_its_way_than_it_came_leaves_the_connection_between_processes_whole() {
+    let folder = folder(113);
+    let server = start(folder.path());
+    let mut connections = by_process(&server);
+    // A byte here is six in JSON.
+    let value = "\u{1}".repeat(30_000);
+    for tens in 0..11 {
+        let entries: Vec<[String; 2]> = (0..10)
+            .map(|at| [format!("large{tens:02}{at}"), value.clone()])
+            .collect();
+        let (status, answer) = server.call("ordered.put", &json!({"entries": entries}));
+        assert_eq!(status, 200, "{answer}");
+    }
+    for (number, of_process) in &mut connections {
+        let asked = json!({"prefix": "large", "limit": 110});
+        let (status, page) = of_process[0].call("ordered.scan", &asked);
+        let entries = page["entries"].as_array().map_or(0, Vec::len);
+        assert_eq!((status, entries), (200, 110), "process {number}");
+    }
+    // A key of this command has more bytes in the call that it becomes.
+    let keys: Vec<String> = (0..10_000).map(|at| format!("{at:0>829}")).collect();
+    let words: Vec<&[u8]> = std::iter::once("DEL")
+        .chain(keys.iter().map(String::as_str))
+        .map(str::as_bytes)
+        .collect();
+    for _ in 0..8 {
+        Redis::connect(&server).check(&command(&words), b":0\r\n");
+    }
+    let lost = sample(&server, "millpond_stores_failures_total");
+    assert_eq!(lost, 0.0, "no call was lost with its connection");
+    assert!(server.terminate().success());
 }

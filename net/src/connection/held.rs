@@ -4,7 +4,7 @@
 //! much others hold; every further byte is counted until it is freed or its connection ends.
 
 use super::{Connection, Phase};
-use crate::net_thread::{Buffers, Net, SCRATCH_BYTES};
+use crate::net_thread::{Buffers, Kind, Net, SCRATCH_BYTES};
 use crate::quiet::{self, limited};
 use crate::session::{Local, Turn};
 use std::sync::atomic::Ordering;
@@ -49,7 +49,9 @@ impl<L: Local> Connection<L> {
         let more = (held - self.counted) as u64;
         self.counted = held;
         let before = total.fetch_add(more, Ordering::Relaxed);
-        let is_over = before.saturating_add(more) > net.options.partial_bytes_max as u64;
+        // What this side has opened brings answers, which it asked for.
+        let is_own = matches!(self.link.kind, Kind::Opened(_));
+        let is_over = !is_own && before.saturating_add(more) > net.options.partial_bytes_max as u64;
         if is_over && self.link.phase == Phase::Open {
             self.refuse_partial(net, buffers);
             self.count_held(net, buffers);

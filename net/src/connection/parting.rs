@@ -71,8 +71,8 @@ impl<L: Local> Connection<L> {
     /// The peer has sent its last byte.
     pub(super) fn tell_end(&mut self) {
         self.has_ended = true;
-        if self.link.is_opening {
-            // Its handshake cannot end, so what waits for that never leaves.
+        if self.link.is_opening || self.is_gone {
+            // Its handshake cannot end, or nobody reads: what waits for that never leaves.
             self.link.phase = Phase::Broken;
         }
         self.session.give_up();
