@@ -4,12 +4,13 @@
 
 use crate::Error;
 use std::fs::DirBuilder;
+use std::hash::{BuildHasher as _, RandomState};
 use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
-/// Names that are tried: others may be of processes that were killed.
-const NAMES: u32 = 1000;
+/// Names that are tried.
+const NAMES: u32 = 100;
 /// The socket's.
 const SOCKET: &str = "stores.sock";
 
@@ -29,7 +30,9 @@ impl Folder {
     fn make_in(base: &Path) -> Result<Folder, Error> {
         let pid = std::process::id();
         for number in 0..NAMES {
-            let path = base.join(format!("millpond-{pid}-{number}"));
+            // In a container every server has one number, and one that was killed has left its folder.
+            let drawn = RandomState::new().hash_one(number) as u32;
+            let path = base.join(format!("millpond-{pid}-{drawn:08x}"));
             if path.to_str().is_none() {
                 let base = base.display();
                 return Err(Error::Process(format!(
@@ -49,7 +52,7 @@ impl Folder {
             }
         }
         Err(Error::Process(format!(
-            "{} has {NAMES} folders millpond-{pid}-NUMBER already; remove those of servers that do not run",
+            "{} has folders of all names that were tried, millpond-{pid}-NUMBER; remove those of servers that do not run",
             base.display()
         )))
     }
