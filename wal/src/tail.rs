@@ -128,6 +128,15 @@ impl Tail {
         self.header.history
     }
 
+    /// The same where the next record begins a segment that is there already.
+    ///
+    /// # Errors
+    /// Its segment cannot be read, or is damaged.
+    pub fn history_behind(&self) -> Result<Option<History>, Error> {
+        let next = Tail::open(self.format, &self.dir, self.next)?;
+        Ok(next.map_or(self.header, |next| next.header).history)
+    }
+
     /// Takes records up to `last`, which was written, and no more bytes than `bytes_max`, 1 at least. Where the next record has more, or
     /// `skip` bytes of it are there already, a piece of it is taken, and the place stays before the record until its last piece. `None`: the
     /// log does not have the next one any more.

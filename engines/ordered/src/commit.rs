@@ -73,6 +73,7 @@ impl Committer {
         self.checkpoints.stop();
         // What was acknowledged does not wait for the end of another file's sync.
         let finished = self.log.map_or(Ok(()), Log::finish);
+        self.replication.note_closed(finished.is_ok());
         drop(self.checkpoints);
         finished
     }

@@ -29,7 +29,7 @@ use crate::error::WriteError;
 use crate::offline::folder_error;
 use crate::store::Handle;
 use crate::write::Write;
-use crate::{Error, Store};
+use crate::{Durability, Error, Store};
 pub(crate) use acknowledge::Acks;
 use follow::{Desk, WAIT_MAX};
 pub(crate) use note::Note;
@@ -195,7 +195,8 @@ struct Heard {
 }
 
 impl Replication {
-    /// Of a store that is opened; `log` is its log, and whether there is a checkpoint. A copy that leads begins an epoch of its own.
+    /// Of a store that is opened; `log` is its log, and whether there is a checkpoint. A copy that leads begins an epoch of its own, and so does a
+    /// leader whose log may have lost records that followers have: what it writes in their place is told from them by that.
     ///
     /// # Errors
     /// Whether it leads cannot be read, or noted.
@@ -203,24 +204,30 @@ impl Replication {
         dir: &Path,
         queue: Arc<Queue<Write>>,
         (log, next_version, has_checkpoint): (&mut Log, u64, bool),
-        (follows, acknowledge): (Option<String>, Acknowledge),
+        (follows, acknowledge, durability): (Option<String>, Acknowledge, Durability),
     ) -> Result<Replication, Error> {
         let sequence = log.next_sequence() - 1;
         let has_any = sequence > 0 || has_checkpoint;
         let role = Replication::begins_as(dir, follows, epoch_of(log), has_any)?;
         let looked = Note::Copied.is_in(dir);
-        if looked.map_err(|source| folder_error(dir, "look for its file \"copied\"", source))? {
-            if let (Role::Leads, Some(history)) = (&role, log.history()) {
-                let epoch = follow::next_epoch(history.epoch);
-                let begun = log.begin_epoch(History { epoch, ..history }, next_version);
-                begun.map_err(|error| {
-                    folder_error(
-                        dir,
-                        "begin an epoch in the log of this copy",
-                        std::io::Error::other(error.to_string()),
-                    )
-                })?;
-            }
+        let is_copy = looked.map_err(|source| folder_error(dir, "look for its file \"copied\"", source))?;
+        let noted = match durability {
+            Durability::Logged => note::open(dir),
+            Durability::Synced | Durability::Memory => Ok(false),
+        };
+        let may_have_lost =
+            noted.map_err(|source| folder_error(dir, "note in it that it is open", source))?;
+        if let (true, Role::Leads, Some(history)) =
+            (is_copy || may_have_lost && has_any, &role, log.history())
+        {
+            let epoch = follow::next_epoch(history.epoch);
+            let begun = log.begin_epoch(History { epoch, ..history }, next_version);
+            begun.map_err(|error| {
+                let source = std::io::Error::other(error.to_string());
+                folder_error(dir, "begin an epoch in its log", source)
+            })?;
+        }
+        if is_copy {
             let removed = Note::Copied.remove(dir);
             removed.map_err(|source| folder_error(dir, "remove its file \"copied\"", source))?;
         }
@@ -326,6 +333,18 @@ impl Replication {
         // Who waits for a follower waits in vain.
         self.queue.nudge();
         true
+    }
+
+    /// The log was closed, and whether all of it is on the disk.
+    pub fn note_closed(&self, is_whole: bool) {
+        let noted = match is_whole {
+            true => Note::Open.remove(&self.dir),
+            // Of no run of the system: what was shown may be lost.
+            false => Note::Open.write(&self.dir, ""),
+        };
+        if let Err(error) = noted {
+            tracing::warn!(%error, dir = %self.dir.display(), "that the store was closed cannot be noted in its folder");
+        }
     }
 
     /// Everything up to this record is in the log and shown.

@@ -192,8 +192,12 @@ impl Store {
         );
         checkpoints.clear(read.begin, &files.unfinished);
         let opened = (&mut log, recovered.next_number, recovery.checkpoint.is_some());
-        let replication =
-            Replication::open(dir, queue.clone(), opened, (options.follows, options.acknowledge))?;
+        let replication = Replication::open(
+            dir,
+            queue.clone(),
+            opened,
+            (options.follows, options.acknowledge, durability),
+        )?;
         let replication = replication.on(disk, segment_bytes_max);
         let committer = Committer {
             index: index.clone(),

@@ -62,6 +62,9 @@ impl Following {
                 return Ok(());
             }
             let piece = self.ask_piece(copying.incoming.wanted(), asked)?;
+            if self.halt.is_stopped() {
+                return Ok(());
+            }
             copying.bytes += piece.bytes.len() as u64;
             let took = copying.incoming.take(&piece);
             match took.map_err(|error| Ended::Anew(error.to_string()))? {

@@ -23,6 +23,8 @@ struct Hold {
     sequence: u64,
     began: Instant,
     renewed: Instant,
+    /// The last record of the log when the follower had come behind the checkpoint: once it has that, it goes on by the log.
+    until: Option<u64>,
 }
 
 /// Who holds which.
@@ -71,7 +73,8 @@ impl Holds {
         let mut held = self.lock();
         let finished = Files::list(dir).map_err(NotHeld::Failed)?.finished;
         let sequence = match sequence {
-            Some(sequence) => finished.contains(&sequence).then_some(sequence),
+            // An older one goes with the holds of others.
+            Some(sequence) => finished.first().copied().filter(|newest| *newest == sequence),
             None => finished.first().copied(),
         };
         let sequence = sequence.ok_or(NotHeld::Absent)?;
@@ -89,13 +92,17 @@ impl Holds {
         let (now, count) = (Instant::now(), held.len());
         match held.iter_mut().find(|hold| hold.follower == follower) {
             Some(hold) if hold.sequence == sequence => hold.renewed = now,
-            Some(hold) => (hold.sequence, hold.began, hold.renewed) = (sequence, now, now),
+            Some(hold) => {
+                (hold.sequence, hold.began, hold.renewed) = (sequence, now, now);
+                hold.until = None;
+            }
             None if count >= HOLDS_MAX => return Err(NotHeld::TooMany),
             None => held.push(Hold {
                 follower: follower.to_owned(),
                 sequence,
                 began: now,
                 renewed: now,
+                until: None,
             }),
         }
         Ok(opened)
@@ -116,7 +123,7 @@ impl Holds {
         held.any(|hold| hold.follower == follower && hold.sequence == sequence)
     }
 
-    /// The follower asks for records: it needs nothing held any more once it has come up to `last`.
+    /// The follower asks for records: it needs nothing held any more once it has what was `last` when it came behind its checkpoint.
     pub fn follows(&self, follower: &str, position: u64, last: u64) {
         let mut held = self.lock();
         held.retain_mut(|hold| {
@@ -124,8 +131,11 @@ impl Holds {
                 return true;
             }
             hold.renewed = Instant::now();
-            // Behind its checkpoint it has not begun with that yet.
-            position + 1 < hold.sequence || position < last
+            if position.saturating_add(1) < hold.sequence {
+                // It has not begun with that yet.
+                return true;
+            }
+            position < *hold.until.get_or_insert(last)
         });
     }
 

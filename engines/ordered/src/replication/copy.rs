@@ -7,6 +7,7 @@ mod serve;
 
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
+use std::time::Duration;
 
 use millpond_wal::{Disk, RealDisk};
 
@@ -15,6 +16,8 @@ use crate::checkpoint::hold::HOLDS_MAX;
 use crate::checkpoint::keeper::Meet;
 use crate::{Error, Store};
 
+/// How often it is looked which files nobody needs any more.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 /// Questions that wait at a time.
 const WAITING_MAX: usize = 64;
 
@@ -168,11 +171,11 @@ impl Copies {
         self.changed.notify_all();
     }
 
-    /// Waits for questions; none once the store is closed.
-    fn next(&self) -> Option<Vec<(CopyAsk, CopyDone)>> {
+    /// Waits for questions, for so long at most; none once the store is closed.
+    fn next(&self, longest: Duration) -> Option<Vec<(CopyAsk, CopyDone)>> {
         let waits = |state: &mut State| state.waiting.is_empty() && !state.is_stopped;
-        let waited = self.changed.wait_while(lock(&self.state), waits);
-        let mut state = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
+        let waited = self.changed.wait_timeout_while(lock(&self.state), longest, waits);
+        let (mut state, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
         match state.is_stopped {
             true => None,
             false => Some(std::mem::take(&mut state.waiting)),
@@ -190,10 +193,11 @@ impl Replication {
     /// Answers questions until the store is closed.
     fn give_copies(&self, meet: &Meet) {
         let mut giver = serve::Giver::new(self, meet);
-        while let Some(asked) = self.copies.next() {
+        while let Some(asked) = self.copies.next(LOOK_EVERY) {
             for (ask, done) in asked {
                 done(giver.answer(&ask));
             }
+            giver.close_ended();
         }
         let left = std::mem::take(&mut lock(&self.copies.state).waiting);
         for (_, done) in left {

@@ -4,6 +4,7 @@
 //! |---|---|---|
 //! | `fenced` | another store leads, in the epoch that is written there | the log's epoch is no lower, or it is promoted |
 //! | `follows` | its records are another store's | it is promoted |
+//! | `open` | in which run of the system it was opened, with durability "logged" | it is closed in order |
 //! | `copied` | it is a copy: what it was copied from, and that one's followers, may have gone on | it has begun an epoch of its own |
 //!
 //! Invariant: each is whole or not there.
@@ -21,6 +22,7 @@ pub enum Note {
     Fenced,
     Follows,
     Copied,
+    Open,
 }
 
 impl Note {
@@ -29,6 +31,7 @@ impl Note {
             Note::Fenced => "fenced",
             Note::Follows => "follows",
             Note::Copied => "copied",
+            Note::Open => "open",
         })
     }
 
@@ -54,6 +57,24 @@ impl Note {
             removed => removed.and_then(|()| File::open(dir)?.sync_all()),
         }
     }
+}
+
+/// What the system calls its run since it was booted; nothing where it does not say.
+fn run_of_system() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// Notes that a store is open whose log is not synced group by group. Whether that may have lost its last records since it was opened before: it was
+/// not closed, and the system has not run on.
+pub fn open(dir: &Path) -> io::Result<bool> {
+    let run = run_of_system();
+    let before = match fs::read_to_string(Note::Open.path(dir)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        read => Some(read?),
+    };
+    let may_have_lost = before.is_some_and(|before| run.is_empty() || before != run);
+    Note::Open.write(dir, &run)?;
+    Ok(may_have_lost)
 }
 
 /// The epoch of the store that leads, where it was noted.

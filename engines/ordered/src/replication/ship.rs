@@ -13,6 +13,7 @@ use millpond_wal::{History, Mark, Tail, Taken};
 
 use super::follow::WAIT_MAX;
 use super::{NotLeader, Position, Replication, Role, Shipment, lock};
+use crate::checkpoint::keeper::Meet;
 use crate::record::FORMAT;
 use crate::{Error, Store};
 
@@ -93,6 +94,8 @@ struct Waiting {
     done: PullDone,
     /// Whether what it says of the follower's log was compared.
     is_checked: bool,
+    /// Where copies are held.
+    meet: Option<Arc<Meet>>,
 }
 
 #[derive(Default)]
@@ -141,12 +144,8 @@ impl Store {
             pull,
             done,
             is_checked: false,
+            meet: self.handle.meet.clone(),
         };
-        if let Some(meet) = &self.handle.meet {
-            let last = shared.offered.load(Ordering::SeqCst);
-            let position = waiting.pull.position.sequence;
-            meet.holds.follows(&waiting.pull.follower, position, last);
-        }
         let mut state = lock(&shared.shipping.state);
         let name = &waiting.pull.follower;
         if state.followers.len() >= FOLLOWERS_MAX {
@@ -348,6 +347,9 @@ impl Replication {
         compare(&has, &tail, is_ours)?;
         if is_ours {
             self.acknowledged(has.sequence);
+            if let Some(meet) = &waiting.meet {
+                meet.holds.follows(&pull.follower, has.sequence, last);
+            }
         }
         if has.sequence == last {
             tails.insert(pull.follower.clone(), tail);
@@ -415,8 +417,15 @@ fn compare(has: &Position, tail: &Tail, is_ours: bool) -> Result<(), PullError> 
         Some(mark) if mark.crc32c != crc32c => {
             diverged(format!("record {} is another one here", has.sequence))
         }
-        // A checkpoint stands for it there: that it is the same is known by its writer alone.
-        None if has.epoch != epoch => Err(PullError::Gone(has.sequence)),
+        // A checkpoint stands for it there: that it is the same is known by its writer alone, or by whoever went on behind it.
+        None if has.epoch != epoch => {
+            let behind = tail.history_behind();
+            let behind = behind.map_err(|error| PullError::Storage(Arc::new(error)))?;
+            match behind.is_some_and(|behind| behind.epoch == has.epoch) {
+                true => Ok(()),
+                false => Err(PullError::Gone(has.sequence)),
+            }
+        }
         _ => Ok(()),
     }
 }

@@ -228,7 +228,7 @@ fn a_checkpoint_that_is_cut_or_damaged_at_any_byte_is_refused() {
 }
 
 #[test]
-fn records_behind_a_checkpoint_that_are_damaged_are_refused() {
+fn records_behind_a_checkpoint_come_in_pieces_and_are_refused_where_they_are_damaged() {
     let parent = tempfile::tempdir().unwrap();
     let (leader, follower) = followed(parent.path(), 3);
     write(&leader, one("a", "v"));
@@ -266,7 +266,10 @@ fn records_behind_a_checkpoint_that_are_damaged_are_refused() {
     let Wanted::Records { behind: 4, .. } = incoming.wanted() else {
         panic!("{:?}", incoming.wanted());
     };
-    let records = ask(&leader, &follower, incoming.wanted(), 1).unwrap();
+    // Both are as large, and the first is asked for.
+    let both = ask(&leader, &follower, incoming.wanted(), 1 << 20).unwrap();
+    let records = ask(&leader, &follower, incoming.wanted(), both.bytes.len() / 2).unwrap();
+    assert_eq!((records.bytes.len(), records.rest), (both.bytes.len() / 2, 0));
     let records = Piece {
         last_sequence: 5,
         ..records
@@ -281,7 +284,21 @@ fn records_behind_a_checkpoint_that_are_damaged_are_refused() {
             "byte {at}: {refused:?}"
         );
     }
-    assert_eq!(incoming.take(&records).unwrap(), Took::Whole);
+    // It comes in pieces where it is larger than an answer may be.
+    let mut pieces = 0;
+    loop {
+        let piece = ask(&leader, &follower, incoming.wanted(), 10).unwrap();
+        let piece = Piece {
+            last_sequence: 5,
+            ..piece
+        };
+        assert!(piece.bytes.len() <= 10);
+        pieces += 1;
+        if incoming.take(&piece).unwrap() == Took::Whole {
+            break;
+        }
+    }
+    assert_eq!(pieces, records.bytes.len().div_ceil(10));
     incoming.install().unwrap();
     assert_eq!(follower.last_sequence(), 5);
     ship_all(&leader, &follower);

@@ -9,13 +9,13 @@ use std::time::Duration;
 
 use millpond_engines_ordered::offline::backup;
 use millpond_engines_ordered::{
-    Batch, Durability, Effect, FollowError, Operation, Options, Position, Pull, PullError, Put, Role,
-    Shipment, Store, Write, WriteError,
+    Batch, CopyAsk, CopyError, Durability, Effect, FollowError, Operation, Options, Position, Pull,
+    PullError, Put, Role, Shipment, Store, Wanted, Write, WriteError,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::{Contents, contents, one, random_batch, random_put, segments};
+use crate::{Contents, contents, copy, one, random_batch, random_put, segments};
 
 fn options(follows: Option<&str>) -> Options {
     Options {
@@ -480,4 +480,53 @@ fn what_expires_goes_by_the_leaders_log_alone() {
     assert_eq!((follower.len(), follower.last_sequence()), (2, 2));
     follower.follow(removal).unwrap();
     assert_eq!((follower.len(), follower.last_sequence()), (1, 3));
+}
+
+#[test]
+fn what_a_leader_writes_in_place_of_what_a_power_cut_took_is_no_continuation() {
+    let parent = tempfile::tempdir().unwrap();
+    let dirs = ["a", "b", "killed", "cut"].map(|name| parent.path().join(name));
+    let [a, b, killed, cut] = &dirs;
+    let (leader, follower) = (open(a, None), open(b, Some("a:1")));
+    leader.write_wait(one("k", "1")).unwrap();
+    copy(a, cut);
+    leader.write_wait(one("k", "2")).unwrap();
+    ship_all(&leader, &follower);
+    let epoch = leader.epoch();
+    copy(a, killed);
+    std::fs::copy(a.join("open"), killed.join("open")).unwrap();
+    leader.close().unwrap();
+
+    // A kill takes nothing, and neither does a close.
+    for dir in [a, killed] {
+        let again = open(dir, None);
+        assert_eq!(again.epoch(), epoch);
+        ship_all(&again, &follower);
+        again.close().unwrap();
+    }
+    // A machine that lost power has taken the second record, and was booted since.
+    std::fs::write(cut.join("open"), "another run of the system\n").unwrap();
+    let cut_off = open(cut, None);
+    assert!(cut_off.epoch() > epoch);
+    cut_off.write_wait(one("k", "other")).unwrap();
+    cut_off.write_wait(one("k", "another")).unwrap();
+    let refused = pull(&cut_off, follower.position().unwrap()).unwrap_err();
+    assert!(matches!(refused, PullError::Diverged(_)), "{refused}");
+    // Nor may a copy take the place of what the follower alone has.
+    cut_off.checkpoint().unwrap();
+    let (sender, receiver) = mpsc::sync_channel(1);
+    let ask = CopyAsk {
+        follower: "b".into(),
+        position: follower.position().unwrap(),
+        wanted: Wanted::Checkpoint,
+        bytes_max: 1 << 20,
+    };
+    cut_off.copy(ask, Box::new(move |answer| sender.send(answer).unwrap()));
+    let refused = receiver.recv().unwrap().unwrap_err();
+    assert!(matches!(refused, CopyError::Refused(_)), "{refused}");
+    cut_off.close().unwrap();
+    // Once is enough: it was closed.
+    let again = open(cut, None);
+    assert_eq!(again.last_sequence(), 3);
+    again.close().unwrap();
 }

@@ -165,12 +165,16 @@ impl<'r> Giver<'r> {
             tail: None,
         };
         let piece = given.piece(bytes, first);
-        // Those whose holds have ended are closed.
+        self.close_ended();
+        self.given.insert(follower.to_owned(), given);
+        Ok(piece)
+    }
+
+    /// Closes the files whose holds have ended: the disk may have their space again.
+    pub fn close_ended(&mut self) {
         let holds = &self.meet.holds;
         self.given
             .retain(|name, given| holds.is_held(name, given.head.sequence));
-        self.given.insert(follower.to_owned(), given);
-        Ok(piece)
     }
 
     /// The checkpoint that a follower goes on with. Behind a restart of this process it is held anew.
@@ -225,6 +229,9 @@ impl<'r> Giver<'r> {
             self.shared.offered.load(Ordering::SeqCst),
         );
         let given = self.held(ask, checkpoint)?;
+        if behind > last || behind.saturating_add(1) < checkpoint {
+            return Err(CopyError::Gone(checkpoint));
+        }
         let failed = |error| CopyError::Storage(Arc::new(error));
         let mut tail = match given.tail.take() {
             Some(tail) if tail.next_sequence() == behind + 1 => tail,
