@@ -179,7 +179,7 @@ impl Round {
         match self.rng.random_range(0..40) {
             0..14 => self.write(),
             14..20 => {
-                let bytes_max = self.rng.random_range(1..60);
+                let bytes_max = self.rng.random_range(15..60);
                 self.carry(bytes_max);
             }
             20..34 => self.carry(1 << 20),

@@ -287,7 +287,7 @@ fn ship(leader: &Store, follower: &Store) -> Result<Position, FollowError> {
     let pull = Pull {
         follower: "b".into(),
         position: follower.position().unwrap(),
-        bytes_max: 1,
+        bytes_max: 100,
         wait: Duration::ZERO,
     };
     leader.pull(pull, Box::new(move |answer| sender.send(answer).unwrap()));
