@@ -13,7 +13,7 @@ fn files(dir: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> = std::fs::read_dir(dir)
         .unwrap()
         .map(|entry| entry.unwrap().path())
-        .filter(|path| path.file_name().unwrap() != "lock")
+        .filter(|path| path.extension().is_some())
         .collect();
     files.sort();
     files

@@ -17,7 +17,7 @@ fn names(bed: &Bed) -> Vec<String> {
     let entries = std::fs::read_dir(bed.dir()).unwrap();
     let mut names: Vec<String> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
-        .filter(|name| name != "lock")
+        .filter(|name| name != "lock" && name != "open")
         .collect();
     names.sort();
     names
