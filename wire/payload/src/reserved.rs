@@ -151,7 +151,7 @@ mod tests {
         check(r#"{"_priority": 9, "base64": 1}"#, "priority: Some(9)");
         check(r#"{"_priority": null}"#, "priority: None");
         check(r#"{"_epoch": 7, "_priority": 1}"#, "epoch: Some(7)");
-        check(r#"{"_epoch": -7}"#, "key \"_epoch\" is -7");
+        check(r#"{"_epoch": -7}"#, "key \"_epoch\" is a negative integer");
         let expected = "expected an integer from 0 (first) to 9";
         for (value, found) in [
             ("10", "10"),
