@@ -52,7 +52,12 @@ def workers(server):
     """The worker processes of this server: their numbers."""
     found = []
     for task in Path(f"/proc/{server.process.pid}/task").iterdir():
-        for pid in (task / "children").read_text().split():
+        try:
+            children = (task / "children").read_text().split()
+        except FileNotFoundError:
+            # The thread has ended since, and its children are another one's by now: a worker is a child of a thread that stays.
+            continue
+        for pid in children:
             if b"millpond-worker" in Path(f"/proc/{pid}/cmdline").read_bytes():
                 found.append(int(pid))
     return sorted(found)
