@@ -1,34 +1,26 @@
 //! `ordered.copy`, answered by the thread that reads the store's checkpoint for followers.
 //! Its invariant: no more is read for an answer than it may have; a net thread waits for no disk.
 
-use crate::ordered_follow::{history, named};
+use crate::Served;
+use crate::ordered_follow::{Question, answering, history, named};
 use crate::ordered_write::not_leader;
-use crate::{Served, store};
-use millpond_calls::Spent;
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{CopyAsk, CopyError, Piece, Position, Wanted};
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, ordered_copy as schema};
 
-/// What an answer has beside its piece.
-const BESIDE_BYTES: usize = 256;
-
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, reserved) = schema::Call::decode(payload)?;
-    call.deadline(reserved.deadline_ms)?;
-    let store = store(catalog, decoded.table.as_deref())?;
-    let answer_bytes_max = call.calls.answer_bytes_max.saturating_sub(BESIDE_BYTES);
-    let ask = ask(&decoded, answer_bytes_max)?;
-    call.set_base64(reserved.base64);
-    let mut call = call.detach(None, reserved.trace)?;
-    let done = move |result: Result<Piece, CopyError>| match result {
-        Ok(piece) => {
-            call.ready(Spent::default());
-            call.ok(|out: &mut Encoder<'_>| schema::Answer::write(&answer(&piece), out));
-        }
-        Err(error) => call.refuse(&status_of(&error)),
-    };
-    store.copy(ask, Box::new(done));
+    let question = Question::of(
+        catalog,
+        call,
+        (decoded.table.as_deref(), decoded.bytes_max),
+        &reserved,
+    )?;
+    let ask = ask(&decoded, question.bytes_max)?;
+    let write = |piece: &Piece, out: &mut Encoder<'_>| schema::Answer::write(&answer(piece), out);
+    let done = answering(call, &reserved, (write, status_of))?;
+    question.store.copy(ask, Box::new(done));
     Ok(())
 }
 
@@ -45,7 +37,6 @@ fn ask(decoded: &schema::Call<'_>, bytes_max: usize) -> Result<CopyAsk, Status> 
         (None, ..) => return bad("keys \"offset\" and \"behind\" go with \"checkpoint\""),
         (Some(_), ..) => return bad("key \"checkpoint\" goes with one of \"offset\" and \"behind\""),
     };
-    let most = decoded.bytes_max.unwrap_or(u64::MAX);
     Ok(CopyAsk {
         follower: named(&decoded.follower)?,
         position: Position {
@@ -56,7 +47,7 @@ fn ask(decoded: &schema::Call<'_>, bytes_max: usize) -> Result<CopyAsk, Status> 
             partial: 0,
         },
         wanted,
-        bytes_max: usize::try_from(most).unwrap_or(usize::MAX).min(bytes_max),
+        bytes_max,
     })
 }
 

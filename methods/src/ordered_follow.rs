@@ -6,8 +6,8 @@ use crate::ordered_write::not_leader;
 use crate::{Served, store};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::{Mark, Position, Pull, PullError, Shipment};
-use millpond_wire_payload::{Encoder, Payload};
+use millpond_engines_ordered::{Mark, Position, Pull, PullError, Shipment, Store};
+use millpond_wire_payload::{Encoder, Payload, Reserved};
 use millpond_wire_schema::{Code, Field as _, Status, ordered_follow as schema};
 use std::time::Duration;
 
@@ -18,28 +18,67 @@ const BESIDE_BYTES: usize = 256;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     let (decoded, reserved) = schema::Call::decode(payload)?;
-    call.deadline(reserved.deadline_ms)?;
-    let store = store(catalog, decoded.table.as_deref())?;
-    let answer_bytes_max = call.calls.answer_bytes_max.saturating_sub(BESIDE_BYTES);
-    let pull = pull(&decoded, answer_bytes_max)?;
+    let question = Question::of(
+        catalog,
+        call,
+        (decoded.table.as_deref(), decoded.bytes_max),
+        &reserved,
+    )?;
+    let pull = pull(&decoded, question.bytes_max)?;
+    let write = |shipment: &Shipment, out: &mut Encoder<'_>| schema::Answer::write(&answer(shipment), out);
+    let done = answering(call, &reserved, (write, status_of))?;
+    question.store.pull(pull, Box::new(done));
+    Ok(())
+}
+
+/// What followers' questions have in common: another thread answers, and they hold no place among the calls in flight meanwhile.
+pub(crate) struct Question<'c> {
+    pub store: &'c Store,
+    /// Bytes of records, or of a checkpoint, that an answer has at most.
+    pub bytes_max: usize,
+}
+
+impl<'c> Question<'c> {
+    pub fn of(
+        catalog: &'c Catalog,
+        call: &Served<'_>,
+        (table, bytes_max): (Option<&str>, Option<u64>),
+        reserved: &Reserved<'_>,
+    ) -> Result<Question<'c>, Status> {
+        call.deadline(reserved.deadline_ms)?;
+        let most = call.calls.answer_bytes_max.saturating_sub(BESIDE_BYTES);
+        let wanted = bytes_max.and_then(|wanted| usize::try_from(wanted).ok());
+        Ok(Question {
+            store: store(catalog, table)?,
+            bytes_max: wanted.unwrap_or(usize::MAX).min(most),
+        })
+    }
+}
+
+/// What answers such a question.
+pub(crate) fn answering<T, E, W>(
+    call: &mut Served<'_>,
+    reserved: &Reserved<'_>,
+    (write, status_of): (W, fn(&E) -> Status),
+) -> Result<impl FnOnce(Result<T, E>) + Send + use<T, E, W>, Status>
+where
+    W: FnOnce(&T, &mut Encoder<'_>) + Send + 'static,
+{
     call.set_base64(reserved.base64);
     let mut call = call.detach(None, reserved.trace)?;
-    let done = move |result: Result<Shipment, PullError>| match result {
-        Ok(shipment) => {
+    Ok(move |result: Result<T, E>| match result {
+        Ok(found) => {
             call.ready(Spent::default());
-            call.ok(|out: &mut Encoder<'_>| schema::Answer::write(&answer(&shipment), out));
+            call.ok(|out: &mut Encoder<'_>| write(&found, out));
         }
         Err(error) => call.refuse(&status_of(&error)),
-    };
-    store.pull(pull, Box::new(done));
-    Ok(())
+    })
 }
 
 fn pull(decoded: &schema::Call<'_>, bytes_max: usize) -> Result<Pull, Status> {
     let bad = |ex: String| Status::new(Code::BadArgument, ex);
     let crc32c = decoded.record_crc32c.map(u32::try_from).transpose();
     let crc32c = crc32c.map_err(|_| bad("key \"record_crc32c\" has more than 32 bits".to_owned()))?;
-    let wanted = decoded.bytes_max.unwrap_or(u64::MAX);
     Ok(Pull {
         follower: named(&decoded.follower)?,
         position: Position {
@@ -52,7 +91,7 @@ fn pull(decoded: &schema::Call<'_>, bytes_max: usize) -> Result<Pull, Status> {
                 .map(|(epoch, crc32c)| Mark { epoch, crc32c }),
             partial: decoded.partial,
         },
-        bytes_max: usize::try_from(wanted).unwrap_or(usize::MAX).min(bytes_max),
+        bytes_max,
         wait: Duration::from_millis(decoded.wait_ms),
     })
 }
