@@ -27,6 +27,11 @@ const AGAIN_MAX: Duration = Duration::from_secs(640);
 const STOPPED: &str = "the store is closed";
 const HELD: &str = "the store's last writes are held back until a follower has them; ask again then";
 
+/// Whether a checkpoint was refused only until a follower has the store's last writes.
+pub(crate) fn is_held_back(error: &Error) -> bool {
+    matches!(error, Error::GivenUp(HELD))
+}
+
 /// What somebody who asked for a checkpoint learns.
 type Outcome = Result<Checkpoint, Arc<Error>>;
 

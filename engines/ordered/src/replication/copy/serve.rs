@@ -15,7 +15,7 @@ use super::{CopyAsk, CopyError, Piece, Wanted};
 use crate::Error;
 use crate::checkpoint::bytes::{Foot, Head};
 use crate::checkpoint::hold::NotHeld;
-use crate::checkpoint::keeper::Meet;
+use crate::checkpoint::keeper::{Meet, is_held_back};
 use crate::checkpoint::read::Opened;
 use crate::checkpoint::{self, Checkpoint};
 use crate::record::FORMAT;
@@ -103,6 +103,8 @@ impl<'r> Giver<'r> {
                     return Ok(self.being_written());
                 }
                 Ok(Ok(_)) => {}
+                // It is asked for again.
+                Ok(Err(error)) if is_held_back(&error) => {}
                 Ok(Err(error)) => return Err(CopyError::Storage(error)),
                 Err(TryRecvError::Disconnected) => return Err(CopyError::Closed),
             }
