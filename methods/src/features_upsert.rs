@@ -62,7 +62,7 @@ fn write(
     let upsert = upsert_of(table, decoded)?.stamped(stamp);
     let failures = Arc::clone(&catalog.store_failures);
     let mut waiting = call.detach(Some(permit), reserved.trace)?;
-    overlay.upsert_later(upsert, move |result: Result<Upserted, UpsertError>| {
+    let log_thread = overlay.upsert_later(upsert, move |result: Result<Upserted, UpsertError>| {
         drop(under_way);
         match result {
             Ok(upserted) => {
@@ -84,7 +84,7 @@ fn write(
             }
         }
     });
-    turn_end::wake(call, overlay.log_thread());
+    turn_end::wake(call, log_thread);
     Ok(())
 }
 

@@ -71,10 +71,10 @@ where
             waiting.refuse(&status_of(&error));
         }
     };
-    if let Err(busy) = store.write_later(write, Box::new(done), Some(deadline)) {
-        (busy.done)(Err(*busy.error));
+    match store.write_later(write, Box::new(done), Some(deadline)) {
+        Ok(log_thread) => turn_end::wake(call, log_thread),
+        Err(busy) => (busy.done)(Err(*busy.error)),
     }
-    turn_end::wake(call, store.log_thread());
     Ok(())
 }
 

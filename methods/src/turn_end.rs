@@ -16,8 +16,10 @@ pub struct TurnEnd {
     log_threads: Vec<Arc<dyn Wake>>,
 }
 
-/// Has a log thread woken when the turn of a call ends that has handed something over to it: its connections' writes are one group then.
-pub(crate) fn wake(call: &Served<'_>, log_thread: Arc<dyn Wake>) {
+/// Has a log thread woken, if there is one to be, when the turn of a call ends that has handed something over to it: the writes of all
+/// connections are one group then.
+pub(crate) fn wake(call: &Served<'_>, log_thread: Option<Arc<dyn Wake>>) {
+    let Some(log_thread) = log_thread else { return };
     match call.turn_end() {
         Some(mut turn_end) => turn_end.wakes(log_thread),
         None => log_thread.wake(),

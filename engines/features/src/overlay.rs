@@ -275,22 +275,19 @@ impl Overlay {
         answer_refused(self.queue.push(Job::Upsert(upsert), Box::new(done)));
     }
 
-    /// The same, but the log thread learns of it when [`Overlay::log_thread`] is woken, which whoever upserts owes it once all that it has to
-    /// upsert now was handed over.
+    /// The same, but the log thread, which is returned where the upsert waits for it, learns of that when it is woken: the caller owes it that once
+    /// all that there is to upsert now was handed over.
     pub fn upsert_later(
         &self,
         upsert: Upsert,
         done: impl FnOnce(Result<Upserted, UpsertError>) + Send + 'static,
-    ) {
+    ) -> Option<Arc<dyn Wake>> {
         let pushed = self
             .queue
             .push_by(Job::Upsert(upsert), Box::new(done), (None, Notice::Later));
+        let waits = pushed.is_ok();
         answer_refused(pushed);
-    }
-
-    /// To be woken behind [`Overlay::upsert_later`].
-    pub fn log_thread(&self) -> Arc<dyn Wake> {
-        self.queue.clone()
+        waits.then(|| Arc::clone(&self.queue) as Arc<dyn Wake>)
     }
 
     /// Upserts and waits for the end.

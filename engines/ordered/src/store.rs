@@ -329,11 +329,11 @@ impl Store {
     /// # Errors
     /// The queue is full: the write and `done` come back, `done` uncalled.
     pub fn write(&self, write: impl Into<Write>, done: Done) -> Result<(), Busy> {
-        self.hand_over(write.into(), done, (None, Notice::Now))
+        self.hand_over(write.into(), done, (None, Notice::Now)).map(drop)
     }
 
-    /// The same, unless the log is predicted to have made it behind a deadline. The log thread learns of it when [`Store::log_thread`] is
-    /// woken, which whoever writes owes it once all that it has to write now was handed over.
+    /// The same, unless the log is predicted to have made it behind a deadline. Where the write waits for the log thread, that is returned: it
+    /// learns of the write when it is woken, which the caller owes it once all that there is to write now was handed over.
     ///
     /// # Errors
     /// As [`Store::write`].
@@ -342,30 +342,27 @@ impl Store {
         write: impl Into<Write>,
         done: Done,
         deadline: Option<Deadline>,
-    ) -> Result<(), Busy> {
-        self.hand_over(write.into(), done, (deadline, Notice::Later))
+    ) -> Result<Option<Arc<dyn Wake>>, Busy> {
+        let waits = self.hand_over(write.into(), done, (deadline, Notice::Later))?;
+        Ok(waits.then(|| Arc::clone(&self.handle.queue) as Arc<dyn Wake>))
     }
 
-    /// To be woken behind [`Store::write_later`].
-    pub fn log_thread(&self) -> Arc<dyn Wake> {
-        self.handle.queue.clone()
-    }
-
+    /// Whether it waits for the log thread.
     fn hand_over(
         &self,
         mut write: Write,
         done: Done,
         (deadline, notice): (Option<Deadline>, Notice),
-    ) -> Result<(), Busy> {
+    ) -> Result<bool, Busy> {
         if let Err(error) = write.check().and_then(|()| self.handle.admits(&write)) {
             done(Err(error));
-            return Ok(());
+            return Ok(false);
         }
         if let Some(memory) = &self.handle.memory {
             write = match memory.write_at_once(write) {
                 Ok(result) => {
                     done(result);
-                    return Ok(());
+                    return Ok(false);
                 }
                 Err(write) => write,
             };
@@ -374,7 +371,7 @@ impl Store {
             memory.joins_queue();
         }
         let Err(refused) = self.handle.queue.push_by(write, done, (deadline, notice)) else {
-            return Ok(());
+            return Ok(true);
         };
         if let Some(memory) = &self.handle.memory {
             memory.left_queue();
@@ -387,7 +384,7 @@ impl Store {
             }),
             Refused::Ended(done, error) => {
                 done(Err(error.into()));
-                Ok(())
+                Ok(false)
             }
         }
     }

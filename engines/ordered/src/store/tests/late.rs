@@ -58,7 +58,7 @@ fn a_store_without_a_log_makes_small_writes_whatever_their_deadline_unless_other
             sender.send(std::thread::current().id()).unwrap();
         });
         let taken = store.write_later(one(key, "1"), done, Some(Deadline { now, at: now }));
-        taken.map(|()| receiver.recv().unwrap() == std::thread::current().id())
+        taken.map(|_| receiver.recv().unwrap() == std::thread::current().id())
     };
     // One large write is in its callback until it is told to go on, and another one waits behind it.
     let (begun, has_begun) = mpsc::sync_channel(1);
