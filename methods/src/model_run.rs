@@ -298,6 +298,7 @@ fn status_of(error: &Error) -> Status {
         Error::Model(error) => model_code(error),
         Error::Request { .. } => Code::BadArgument,
         Error::Missing { .. } => Code::KeyNotFound,
+        Error::TakesCopy(_) => Code::NotReady,
         _ => Code::Internal,
     };
     // Made once a refusal, which under overload is most of the work: a text that does not have to grow.

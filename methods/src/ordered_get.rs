@@ -13,13 +13,12 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, reserved| {
         let store = led_store(catalog, decoded.table.as_deref(), reserved)?;
         let limit = call.calls.answer_bytes_max;
-        let began = store.begin_read().map_err(takes_copy)?;
-        let found = store.get_many(&decoded.keys, limit).map_err(|bytes| {
+        let found = store.read_whole(|store| store.get_many(&decoded.keys, limit));
+        let found = found.map_err(takes_copy)?.map_err(|bytes| {
             let ex =
                 format!("the values have {bytes} bytes, and the limit is {limit}; ask for fewer keys a call");
             Status::new(Code::TooLarge, ex)
         })?;
-        store.check_read(began).map_err(takes_copy)?;
         let is_list =
             |found: &Option<Versioned>| found.as_ref().is_some_and(|found| found.kind == Kind::List);
         if let Some(at) = found.iter().position(is_list) {

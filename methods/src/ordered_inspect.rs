@@ -1,7 +1,7 @@
 //! `ordered.inspect`, answered on the net thread.
 //! Its invariants: no value is read; a client can read the answer.
 
-use crate::{Served, at_once, store, takes_copy};
+use crate::{Served, at_once, led_store, store, takes_copy};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Inspected, Role, Store};
 use millpond_wire_payload::{Encoder, Payload, VALUES_MAX};
@@ -12,8 +12,13 @@ const KEY_BYTES: usize = 80;
 const KEY_VALUES: usize = 11;
 
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
-    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, _| {
-        let store = store(catalog, decoded.table.as_deref())?;
+    at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, reserved| {
+        let table = decoded.table.as_deref();
+        // Of the store as a whole the epoch is a part of the answer.
+        let store = match decoded.keys {
+            Some(_) => led_store(catalog, table, reserved)?,
+            None => store(catalog, table)?,
+        };
         let limit = (call.calls.answer_bytes_max / KEY_BYTES).min(VALUES_MAX / KEY_VALUES);
         if let Some(keys) = decoded.keys.as_ref().filter(|keys| keys.len() > limit) {
             let ex = format!(
@@ -24,9 +29,8 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         }
         let answer = match decoded.keys {
             Some(keys) => {
-                let began = store.begin_read().map_err(takes_copy)?;
-                let found = store.inspect(&keys);
-                store.check_read(began).map_err(takes_copy)?;
+                let found = store.read_whole(|store| store.inspect(&keys));
+                let found = found.map_err(takes_copy)?;
                 schema::Answer {
                     keys: Some(found.into_iter().map(inspected).collect()),
                     store: None,

@@ -12,14 +12,10 @@ use std::borrow::Cow;
 pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), Status> {
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, reserved| {
         let store = led_store(catalog, decoded.table.as_deref(), reserved)?;
-        let began = store.begin_read().map_err(takes_copy)?;
-        let found = store.items(
-            &decoded.key,
-            decoded.start,
-            decoded.stop,
-            call.calls.answer_bytes_max,
-        );
-        store.check_read(began).map_err(takes_copy)?;
+        let bytes_max = call.calls.answer_bytes_max;
+        let found =
+            store.read_whole(|store| store.items(&decoded.key, decoded.start, decoded.stop, bytes_max));
+        let found = found.map_err(takes_copy)?;
         let items = found.map_err(|error| match error {
             ReadError::WrongKind(error) => wrong_kind(&error),
             error => Status::new(Code::TooLarge, error.to_string()),

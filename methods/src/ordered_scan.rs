@@ -3,7 +3,7 @@
 
 use crate::{Served, at_once, led_store, takes_copy};
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::{Kind, Scan};
+use millpond_engines_ordered::{Entry, Kind, Scan};
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Field as _, Status, ordered_scan as schema};
 use std::borrow::Cow;
@@ -31,15 +31,15 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             bytes_max: call.calls.answer_bytes_max / 2,
             keys_only: decoded.keys_only,
         };
-        let began = store.begin_read().map_err(takes_copy)?;
         let (mut entries, mut lists) = (Vec::new(), Vec::new());
-        let cursor = store.scan_entries(&scan, &mut |entry| {
+        let mut visit = |entry: Entry<'_>| {
             if entry.kind == Kind::List {
                 lists.push(entries.len() as u64);
             }
             entries.push((Cow::Owned(entry.key.to_vec()), Cow::Owned(entry.value.to_vec())));
-        });
-        store.check_read(began).map_err(takes_copy)?;
+        };
+        let cursor = store.read_whole(|store| store.scan_entries(&scan, &mut visit));
+        let cursor = cursor.map_err(takes_copy)?;
         let answer = schema::Answer {
             entries,
             lists,

@@ -1,6 +1,7 @@
 //! Why a pipeline cannot run, or did not run for one request. Not a wire status: the server maps these.
 
 use millpond_engines_batcher as batcher;
+use millpond_engines_ordered::TakesCopy;
 
 /// A description that cannot run, or a request that failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -46,6 +47,9 @@ pub enum Error {
         /// What happened.
         problem: String,
     },
+    /// The store that is read takes in a copy of its leader's.
+    #[error(transparent)]
+    TakesCopy(#[from] TakesCopy),
     /// The model's batcher refused the request or failed.
     #[error(transparent)]
     Model(#[from] batcher::Error),

@@ -25,7 +25,7 @@ use tokio::time::{sleep_until, timeout};
 pub struct Client {
     pool: Arc<Pool>,
     hedger: Option<Arc<Hedger>>,
-    /// Of every call that has an answer: priority and epoch.
+    /// Of every call the epoch, and of those that have an answer the priority.
     gained: Gained<'static>,
 }
 
@@ -184,8 +184,12 @@ impl Client {
         encoding: Encoding,
         payload: &[u8],
     ) -> Result<(), CallError> {
+        let gained = Gained {
+            priority: None,
+            ..self.gained
+        };
         self.pool
-            .oneway(&Outgoing::new(method, encoding, payload, None, Gained::default()))
+            .oneway(&Outgoing::new(method, encoding, payload, None, gained))
             .await
     }
 

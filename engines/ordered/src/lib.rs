@@ -79,8 +79,8 @@ pub use read::ReadError;
 pub use recover::{FoundCheckpoint, Progress, Recovery, Report};
 pub use replication::{
     Acknowledge, CopyAsk, CopyDone, CopyError, CopyProgress, FollowError, FollowerSeen, Incoming, Lag,
-    NotLeader, Piece, Position, Pull, PullDone, PullError, ReadBegan, Role, Shipment, TakeError, TakesCopy,
-    Took, Unacknowledged, Wanted,
+    NotLeader, Piece, Position, Pull, PullDone, PullError, Role, Shipment, TakeError, TakesCopy, Took,
+    Unacknowledged, Wanted,
 };
 pub use scan::{Entry, Scan};
 pub use section::Section;

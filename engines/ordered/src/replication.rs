@@ -40,7 +40,7 @@ pub use acknowledge::{Acknowledge, Unacknowledged};
 pub use copy::{CopyAsk, CopyDone, CopyError, CopyProgress, Piece, Wanted};
 pub use follow::FollowError;
 pub use incoming::{Incoming, TakeError, Took};
-pub use shield::{ReadBegan, TakesCopy};
+pub use shield::TakesCopy;
 pub use ship::{FollowerSeen, Pull, PullDone, PullError};
 
 /// What the log says of a leader that leads no more.

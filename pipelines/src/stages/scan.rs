@@ -117,11 +117,11 @@ impl Stage for Scanning {
         };
         let mut texts = Bytes::default();
         let mut not_text = None;
-        self.store
-            .scan(&scan, &mut |key, value| match std::str::from_utf8(value) {
-                Ok(_) => texts.push(value),
-                Err(_) => not_text = Some(String::from_utf8_lossy(key).into_owned()),
-            });
+        let mut visit = |key: &[u8], value: &[u8]| match std::str::from_utf8(value) {
+            Ok(_) => texts.push(value),
+            Err(_) => not_text = Some(String::from_utf8_lossy(key).into_owned()),
+        };
+        self.store.read_whole(|store| store.scan(&scan, &mut visit))?;
         match not_text {
             None => Ok(Step::Value(Value::row(Items::Bytes(texts)))),
             Some(key) => {

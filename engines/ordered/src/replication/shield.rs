@@ -13,10 +13,6 @@ use crate::Store;
 )]
 pub struct TakesCopy;
 
-/// When a read began: how many copies had been taken in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ReadBegan(u64);
-
 /// Odd while a copy is taken in.
 #[derive(Default)]
 pub(super) struct Shield(AtomicU64);
@@ -36,34 +32,24 @@ impl Shield {
 }
 
 impl Store {
-    /// To be called before a read of a store that may follow another, and [`Store::check_read`] behind it: a read that a copy of the leader's
-    /// came between is none.
-    ///
-    /// # Errors
-    /// A copy is being taken in.
-    #[inline]
-    pub fn begin_read(&self) -> Result<ReadBegan, TakesCopy> {
-        let Some(shared) = &self.handle.replication else {
-            return Ok(ReadBegan(0));
-        };
-        match shared.copies.shield.0.load(Ordering::Acquire) {
-            raised if raised & 1 == 1 => Err(TakesCopy),
-            count => Ok(ReadBegan(count)),
-        }
-    }
-
-    /// Whether what was read since is one state of the store.
+    /// What `read` finds of a store that may follow another, where that is one state of it: no copy of the leader's was taken in meanwhile.
     ///
     /// # Errors
     /// A copy was taken in meanwhile, or is.
     #[inline]
-    pub fn check_read(&self, began: ReadBegan) -> Result<(), TakesCopy> {
+    pub fn read_whole<R>(&self, read: impl FnOnce(&Store) -> R) -> Result<R, TakesCopy> {
         let Some(shared) = &self.handle.replication else {
-            return Ok(());
+            return Ok(read(self));
         };
+        let count = &shared.copies.shield.0;
+        let began = count.load(Ordering::Acquire);
+        if began & 1 == 1 {
+            return Err(TakesCopy);
+        }
+        let found = read(self);
         fence(Ordering::Acquire);
-        match shared.copies.shield.0.load(Ordering::Relaxed) == began.0 {
-            true => Ok(()),
+        match count.load(Ordering::Relaxed) == began {
+            true => Ok(found),
             false => Err(TakesCopy),
         }
     }

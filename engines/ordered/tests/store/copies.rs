@@ -142,11 +142,11 @@ fn a_follower_takes_a_copy_while_its_leader_is_written_to() {
         assert_eq!(leader.copies_given(), 1);
         // It is held meanwhile.
         leader.checkpoint().unwrap();
-        let began = follower.begin_read().unwrap();
-        let position = incoming.install().unwrap();
+        let read = follower.read_whole(|_| incoming.install().unwrap());
+        assert!(read.is_err(), "a copy came between");
+        let position = follower.position().unwrap();
         drop(incoming);
-        assert!(follower.check_read(began).is_err(), "a copy came between");
-        assert!(follower.begin_read().is_ok());
+        assert!(follower.read_whole(|_| ()).is_ok());
         assert_eq!(follower.last_sequence(), position.sequence);
         assert_eq!(
             (follower.copy_progress(), copies_in(&parent.path().join("b"))),
@@ -420,7 +420,7 @@ fn a_store_that_leads_by_now_takes_no_copy_and_gives_none_where_it_follows() {
         matches!(refused, Err(FollowError::NotFollowing("leader"))),
         "{refused:?}"
     );
-    assert!(follower.get(b"mine").is_some() && follower.begin_read().is_ok());
+    assert!(follower.get(b"mine").is_some() && follower.read_whole(|_| ()).is_ok());
     // What was copied is removed by its next start.
     assert!(copies_in(&parent.path().join("b")) > 0);
     follower.close().unwrap();
@@ -468,5 +468,5 @@ fn so_many_followers_copy_at_a_time_and_questions_are_bounded() {
     let in_memory = Store::in_memory(Options::default());
     let refused = ask_as(&in_memory, "f1", nothing, (Wanted::Checkpoint, 9));
     assert!(matches!(refused, Err(CopyError::Closed)), "{refused:?}");
-    assert!(in_memory.begin_read().is_ok() && in_memory.take_copy().is_err());
+    assert!(in_memory.read_whole(|_| ()).is_ok() && in_memory.take_copy().is_err());
 }
