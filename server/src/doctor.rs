@@ -125,19 +125,24 @@ fn files(facts: &Facts, config: &Config) -> Option<Finding> {
     let each = if processes > 1 { " in each process" } else { "" };
     let text = format!("{hard} may be open{each}, {needed} are needed");
     if hard >= needed {
-        let more = needed.saturating_sub(FILES_BESIDE).saturating_sub(connections);
+        let beside = FILES_BESIDE.saturating_add(files_of_stores(config));
+        let more = needed.saturating_sub(beside).saturating_sub(connections);
         return good(format!(
             "{text} (server.connections_max is {connections}, and as many as {more} more are being refused or linger)"
         ));
     }
-    let beside = FILES_BESIDE.saturating_add(files_of_stores_max(config));
-    let fits = connections_within(hard.saturating_sub(beside));
+    let within =
+        |of_stores: u64| connections_within(hard.saturating_sub(FILES_BESIDE.saturating_add(of_stores)));
+    let (fits, fits_spread) = (
+        within(files_of_stores(config)),
+        within(files_of_stores_max(config)),
+    );
     // A tenth more than it takes: the kernel spreads connections by a hash.
     let spread = connections.saturating_mul(processes).saturating_mul(11);
-    let several = match spread.div_ceil(fits.saturating_mul(10).max(1)) {
-        enough if fits > 0 && takes_processes(config, enough) => {
+    let several = match spread.div_ceil(fits_spread.saturating_mul(10).max(1)) {
+        enough if fits_spread > 0 && takes_processes(config, enough) => {
             format!(
-                ", or spread the same connections over processes: server.processes = {enough} with server.connections_max = {fits}"
+                ", or spread the same connections over processes: server.processes = {enough} with server.connections_max = {fits_spread}"
             )
         }
         _ => String::new(),
@@ -152,16 +157,23 @@ fn files(facts: &Facts, config: &Config) -> Option<Finding> {
 fn files_of_stores_max(config: &Config) -> u64 {
     let mut several = config.clone();
     several.server.processes = check::PROCESSES_MAX;
-    stores::of_process_0(&several).map_or(0, |options| options.connections_open_max())
+    files_of_stores(&several)
+}
+
+/// Files of the connections between processes, in the one that has the stores of several.
+fn files_of_stores(config: &Config) -> u64 {
+    stores::of_process_0(config).map_or(0, |options| options.connections_open_max())
+}
+
+/// Files of the callers' connections of each process.
+fn files_of_callers(config: &Config) -> u64 {
+    ports::data_bounds(config).options.connections_open_max()
 }
 
 /// Files of one process at worst.
 fn files_needed(config: &Config) -> u64 {
-    let of_stores = stores::of_process_0(config).map_or(0, |options| options.connections_open_max());
-    ports::data_bounds(config)
-        .options
-        .connections_open_max()
-        .saturating_add(of_stores)
+    files_of_callers(config)
+        .saturating_add(files_of_stores(config))
         .saturating_add(FILES_BESIDE)
 }
 
@@ -183,7 +195,8 @@ fn connections_within(files: u64) -> u64 {
     fits
 }
 
-/// Whether the configuration may say so many processes, as a start would judge it: an overlay, a Unix socket and port 0 have one.
+/// Whether the configuration may say so many processes, as a start would judge it: an overlay, a pipeline that reads a store, a Unix socket and port 0 take
+/// one alone.
 fn takes_processes(config: &Config, processes: u64) -> bool {
     processes <= check::PROCESSES_MAX as u64 && check::check_shared(config).is_ok()
 }
@@ -191,7 +204,9 @@ fn takes_processes(config: &Config, processes: u64) -> bool {
 /// The files of all processes are files of the machine.
 fn machine_files(facts: &Facts, config: &Config) -> Option<Finding> {
     let most = facts.machine_files_max?;
-    let needed = files_needed(config).saturating_mul(config.server.processes as u64);
+    let each = files_of_callers(config).saturating_add(FILES_BESIDE);
+    let all = each.saturating_mul(config.server.processes as u64);
+    let needed = all.saturating_add(files_of_stores(config));
     let text = format!("fs.file-max is {most}, all processes may need {needed}");
     let fix = format!("; sysctl -w fs.file-max={needed}, or lower server.connections_max");
     judged(most >= needed, Standing::Short, text, fix)

@@ -57,8 +57,9 @@ impl Server {
         let admission = &self.shared.calls.admission;
         tracing::info!(in_flight = admission.unfinished(), "draining");
         let drain = Duration::from_millis(self.shared.config.server.drain_ms_max);
-        let drained = Instant::now() + drain;
-        self.end_waits_by(Instant::now() + drain / 2);
+        let now = Instant::now();
+        let drained = now + drain;
+        self.end_waits_by(now + drain / 2);
         // What the other processes have accepted is finished here, so this one stops behind them.
         ends_by(drained, || {
             admission.unfinished() == 0 && !self.is_called_by_others()

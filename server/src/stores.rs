@@ -9,7 +9,7 @@ use crate::{Error, Program};
 use millpond_calls::{NodeCounts, Nodes, NodesOptions, Service};
 use millpond_catalog::Sections;
 use millpond_fronts_answer::Serving;
-use millpond_fronts_native::{ForwardedOptions, PoolOptions, StoresPool, forwarded};
+use millpond_fronts_native::{ForwardedOptions, NodePool, PoolOptions, forwarded};
 use millpond_net::{Fronts, Listener, Options, Timeouts, Transport};
 use millpond_nodes::{Node, RetryOptions};
 use millpond_wire_frame::Limits;
@@ -33,7 +33,7 @@ const AGAIN_MAX: Duration = Duration::from_millis(250);
 millpond_metrics::counters! {
     /// Calls that this process has sent on.
     pub(crate) struct SentOn {
-        /// Of a process that has not the stores.
+        /// Of a process that does not have the stores.
         METRICS {
             pub outstanding: u64 = gauge("millpond_stores_outstanding",
                 "Calls sent on to the process that has the ordered stores that have not ended."),
@@ -86,7 +86,7 @@ impl Elsewhere {
                     first: AGAIN,
                     most: AGAIN_MAX,
                 },
-                // What the process answers is as large as an answer of one process alone may be.
+                // Process 0 bounds its own answers, so none is refused here for its size.
                 limits: Limits {
                     frame_bytes_max: u32::MAX as usize,
                 },
@@ -101,8 +101,8 @@ impl Elsewhere {
     }
 
     /// What takes a net thread's calls there.
-    pub(crate) fn pool(&self) -> StoresPool {
-        StoresPool::new(Arc::clone(&self.counts), self.pool.clone())
+    pub(crate) fn pool(&self) -> NodePool {
+        NodePool::to_stores(Arc::clone(&self.counts), self.pool.clone())
     }
 
     /// What was sent on.
@@ -173,7 +173,7 @@ fn bounds(config: &Config) -> Options {
 }
 
 /// What a call may take here: one of RESP may be more than its command, by what names its operations.
-fn limits(config: &Config) -> Limits {
+pub(crate) fn limits(config: &Config) -> Limits {
     Limits {
         frame_bytes_max: config.server.frame_bytes_max.saturating_mul(2) + BESIDE_BYTES,
     }

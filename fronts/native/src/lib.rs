@@ -19,7 +19,7 @@ mod pusher;
 pub use channel::Encryption;
 pub use forwarded::{ForwardedOptions, forwarded};
 pub use pool::{Names, NodePool, PoolOptions};
-pub use pools::{Pools, StoresPool};
+pub use pools::Pools;
 pub use pusher::PUSH_BYTES_MAX;
 
 use form::Form;

@@ -217,7 +217,7 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
                 turn.counters().quiet,
                 NOT_ANSWER,
                 [node = inner.node, what],
-                "connection to a node closed"
+                "connection to another server or process closed"
             );
             inner.why = Some(format!("sent what is no answer: {what}"));
             Received::Malformed
@@ -262,10 +262,8 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
         false
     }
 
-    fn refuse(&mut self, _: &mut Turn<'_>, _: &[u8], why: &str) {
-        self.wire
-            .give_up(format!("sent an answer for which there is no room: {why}"));
-    }
+    /// What this side has opened is never refused.
+    fn refuse(&mut self, _: &mut Turn<'_>, _: &[u8], _: &str) {}
 
     fn awaits_peer(&self) -> bool {
         self.wire.awaited() > 0
@@ -306,7 +304,7 @@ impl<S: Service> Session<Serving<S>> for NodeSession {
                 node = inner.node,
                 why,
                 calls = calls.len(),
-                "connection to a node lost"
+                "connection to another server or process lost"
             );
         }
         let counts = Arc::clone(&inner.counts);

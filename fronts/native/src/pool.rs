@@ -80,7 +80,7 @@ pub struct NodePool {
     /// The number of the next connection.
     next: u64,
     /// When connections are looked at next.
-    pub(crate) check_at: Option<Instant>,
+    check_at: Option<Instant>,
 }
 
 /// The connections to one node.
@@ -110,8 +110,9 @@ struct Link {
 }
 
 impl NodePool {
-    /// To the process that has the stores, over one connection.
-    pub(crate) fn to_stores(counts: Arc<Nodes>, options: PoolOptions) -> NodePool {
+    /// To the process of this server that has its ordered stores, over one connection, so that calls stay in their order; `options` say nothing of
+    /// how many there are. Counts of its calls lie in `counts`.
+    pub fn to_stores(counts: Arc<Nodes>, options: PoolOptions) -> NodePool {
         let options = PoolOptions {
             connections_max: 1,
             ..options
@@ -157,9 +158,8 @@ impl NodePool {
         now: Instant,
         asked: &mut Vec<Outward<Serving<S>>>,
     ) {
-        let name = call.node.name.clone();
-        let to = self.to;
-        let failed = match self.link(&call.node, call.payload.len(), now, asked) {
+        let (node, to) = (Arc::clone(&call.node), self.to);
+        let failed = match self.link(&node, call.payload.len(), now, asked) {
             Ok(link) => {
                 let before = link.out.len();
                 link.used_at = now;
@@ -173,7 +173,7 @@ impl NodePool {
             Err(why) => Some((why, call.sink)),
         };
         if let Some((why, sink)) = failed {
-            sink.ended(outbound, now, Err(why.error(to, &name)));
+            sink.ended(outbound, now, Err(why.error(to, &node.name)));
         }
         let soon = now + CHECK;
         self.check_at = Some(self.check_at.map_or(soon, |at| at.min(soon)));

@@ -2,30 +2,18 @@
 //!
 //! It reads no answer. Its invariant: calls to the stores leave over one connection of a thread, in their order.
 
-use crate::pool::{NodePool, PoolOptions};
-use millpond_calls::{Nodes, Outbound, Service};
+use crate::pool::NodePool;
+use millpond_calls::{Outbound, Service};
 use millpond_fronts_answer::{Reach, Serving};
 use millpond_net::Outward;
-use std::sync::Arc;
 use std::time::Instant;
-
-/// A net thread's connection to the process of this server that has its ordered stores: one, so that calls stay in their order.
-pub struct StoresPool(NodePool);
-
-impl StoresPool {
-    /// Counts of its calls lie in `counts`; `options` say nothing of how many connections there are.
-    pub fn new(counts: Arc<Nodes>, options: PoolOptions) -> StoresPool {
-        StoresPool(NodePool::to_stores(counts, options))
-    }
-}
 
 /// A net thread's connections to nodes, and to the process that has the stores.
 pub struct Pools(Vec<NodePool>);
 
 impl Pools {
     /// These, where there are any.
-    pub fn new(nodes: Option<NodePool>, stores: Option<StoresPool>) -> Option<Pools> {
-        let stores = stores.map(|StoresPool(pool)| pool);
+    pub fn new(nodes: Option<NodePool>, stores: Option<NodePool>) -> Option<Pools> {
         let pools: Vec<NodePool> = nodes.into_iter().chain(stores).collect();
         (!pools.is_empty()).then_some(Pools(pools))
     }
@@ -37,7 +25,7 @@ impl<S: Service> Reach<S> for Pools {
     }
 
     fn wake_at(&self) -> Option<Instant> {
-        self.0.iter().filter_map(|pool| pool.check_at).min()
+        self.0.iter().filter_map(Reach::<S>::wake_at).min()
     }
 
     fn turn(&mut self, outbound: &Outbound, now: Instant, asked: &mut Vec<Outward<Serving<S>>>) {

@@ -89,7 +89,7 @@ fn of_stores(config: &Config) -> u64 {
         tls: false,
         tls_certificates: false,
         session_bytes: 0,
-        message_bytes_max: config.server.frame_bytes_max as u64,
+        message_bytes_max: stores::limits(config).frame_bytes_max as u64,
         push_bytes: 0,
     });
     sum(&parts).saturating_add(of_puts(config))

@@ -93,9 +93,10 @@ fn several_processes_are_a_way_around_the_limit_and_count_for_the_machine() {
     (config.server.processes, config.server.connections_max) = (1, 200_000);
     let short = finding(&facts, &config, "open files");
     assert!(
-        short
-            .text
-            .contains("or spread the same connections over processes"),
+        short.text.contains("server.connections_max to 15840")
+            && short
+                .text
+                .contains("or spread the same connections over processes"),
         "{}",
         short.text
     );

@@ -28,17 +28,17 @@ impl Folder {
     }
 
     fn make_in(base: &Path) -> Result<Folder, Error> {
+        if base.to_str().is_none() {
+            let base = base.display();
+            return Err(Error::Process(format!(
+                "{base} is no UTF-8, and the socket between the processes lies there; set TMPDIR to another folder"
+            )));
+        }
         let pid = std::process::id();
         for number in 0..NAMES {
             // In a container every server has one number, and one that was killed has left its folder.
             let drawn = RandomState::new().hash_one(number) as u32;
             let path = base.join(format!("millpond-{pid}-{drawn:08x}"));
-            if path.to_str().is_none() {
-                let base = base.display();
-                return Err(Error::Process(format!(
-                    "{base} is no UTF-8, and the socket between the processes lies there; set TMPDIR to another folder"
-                )));
-            }
             match DirBuilder::new().mode(0o700).create(&path) {
                 Ok(()) => return Ok(Folder(path)),
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}

@@ -7,10 +7,21 @@ use millpond_wire_frame::Encoding;
 use millpond_wire_schema::{Code, Status};
 
 /// Has no methods: what is tested calls others.
-#[derive(Clone)]
-struct Caller;
+#[derive(Default)]
+struct Caller(Outbound);
+
+/// Another net thread has calls of its own.
+impl Clone for Caller {
+    fn clone(&self) -> Caller {
+        Caller::default()
+    }
+}
 
 impl Service for Caller {
+    fn outbound(&self) -> Option<&Outbound> {
+        Some(&self.0)
+    }
+
     fn call(&self, _: &Call<'_>, reply: Reply<'_>) {
         reply.error(&Status::new(Code::UnknownMethod, "it has none"));
     }
@@ -85,7 +96,7 @@ impl Dialling {
     /// The newest connection opens, and is answered on or not.
     fn open(&mut self, is_answered: bool) {
         let (number, session) = self.opened.last_mut().unwrap();
-        session.opened(&Serving::new(Caller));
+        session.opened(&Serving::new(Caller::default()));
         let mut links = self.pool.links.values().flat_map(|links| &links.links);
         let link = links.find(|link| link.number == *number).unwrap();
         if is_answered {
@@ -97,7 +108,7 @@ impl Dialling {
     fn lose(&mut self, is_answered: bool) {
         self.open(is_answered);
         let (_, mut session) = self.opened.pop().unwrap();
-        session.ended(&Serving::new(Caller), None);
+        session.ended(&Serving::new(Caller::default()), None);
     }
 
     /// The wait before a connection is begun again.
@@ -203,8 +214,9 @@ fn what_became_of_a_call_to_the_stores_is_told_as_far_as_it_is_known() {
     assert_eq!(call(1, now, &mut opened), [Code::Overloaded]);
     assert!(opened.len() == 1 && opened[0].0 >= 1 << 63);
     // It was never open, so nothing was sent.
-    let local = Serving::new(Caller);
+    let local = Serving::new(Caller::default());
     opened.pop().unwrap().1.ended(&local, None);
+    assert_eq!(std::mem::take(&mut *codes.lock().unwrap()), [Code::NotReady]);
     let again = now + Duration::from_secs(60);
     assert_eq!(
         call(1, now, &mut opened),
@@ -217,5 +229,5 @@ fn what_became_of_a_call_to_the_stores_is_told_as_far_as_it_is_known() {
     let (_, mut session) = opened.pop().unwrap();
     session.opened(&local);
     session.ended(&local, None);
-    assert!(opened.is_empty());
+    assert_eq!(*codes.lock().unwrap(), [Code::OutcomeUnknown; 2]);
 }
