@@ -144,7 +144,7 @@ impl<'a, S: Backing> Served<'a, S> {
     }
 
     /// Where it may wait for the end of its turn, if its method's calls do: then the hook serves it, on this thread, once it is
-    /// detached. A rehearsal is of no turn.
+    /// detached. An internal call waits in none.
     pub fn batch(&self) -> Option<RefMut<'a, S::Batch>> {
         (self.entry().cost == Cost::Batched && !self.arrival.is_internal).then(|| self.turn_end())?
     }
@@ -155,7 +155,7 @@ impl<'a, S: Backing> Served<'a, S> {
         (!is_rehearsal).then(|| self.service.batch())
     }
 
-    /// Calls to other servers; of a rehearsal nothing is sent.
+    /// Calls to other servers and processes; an internal call sends none.
     pub fn outbound(&self) -> Option<(&'a Outbound, &'a Arc<Mutex<S::Kept>>)> {
         (!self.arrival.is_internal).then_some((&self.service.outbound, &self.service.kept))
     }

@@ -55,7 +55,7 @@ pub(crate) fn serve(_: &Catalog, call: &mut Served<'_>, payload: &Payload<'_>) -
         }
     };
     outbound.send_on(NodeCall {
-        node: Arc::clone(&process),
+        node: process,
         encoding,
         method,
         payload: asked,

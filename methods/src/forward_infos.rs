@@ -25,7 +25,10 @@ pub(crate) fn serve(call: &mut Served<'_>, payload: &Payload<'_>) -> Result<(), 
     };
     <()>::decode(payload)?;
     let (own, now) = (call.host.infos(), call.asked.clock.read());
-    let permit = call.calls.admission.enter()?;
+    // A lone process answers without a place among the calls in flight: where there is none, this one answers without the stores.
+    let Ok(permit) = call.calls.admission.enter() else {
+        return infos::serve(call, payload);
+    };
     let waiting = Arc::new(Mutex::new(Some((call.detach(Some(permit), None)?, own))));
     let late = Arc::clone(&waiting);
     let timer = outbound.at(now + WAIT_MAX, Box::new(move |_, _| answer(&late, None)));

@@ -45,7 +45,8 @@ impl fmt::Display for Bound {
     }
 }
 
-/// A bound socket that nothing accepts from yet; one whose address is shared, or that is to be deaf, does not listen either. Dropping one takes a Unix
+/// A bound socket that nothing accepts from yet; one whose address is shared, or that was bound deaf, does not listen yet
+/// either. Dropping one takes a Unix
 /// socket's file away.
 #[derive(Debug)]
 pub struct Listener {

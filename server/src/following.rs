@@ -166,8 +166,7 @@ impl Following {
         let answer = match answer {
             Ok(answer) => answer,
             Err(LinkError::Refused(status)) if status.code == Code::LogGone => return self.copy(asked_of),
-            Err(LinkError::Refused(status)) => return Err(format!("it answered {status}")),
-            Err(LinkError::Gone(why) | LinkError::Lost(why)) => return Err(why),
+            Err(error) => return Err(error.to_string()),
         };
         if self.halt.is_stopped() {
             return Ok(());

@@ -18,7 +18,7 @@ pub(super) struct Copying {
     incoming: Incoming,
     began: Instant,
     said: Instant,
-    /// Bytes that this process has come to.
+    /// Bytes that have come since it began.
     bytes: u64,
 }
 
@@ -29,14 +29,13 @@ impl Following {
             Some(copying) => copying,
             None => self.begin_copy()?,
         };
-        let copied = self.go_on(&mut copying, asked);
-        if let Err(Ended::Broken(problem)) = copied {
-            self.copying = Some(copying);
-            return Err(problem);
-        }
-        match copied {
+        match self.go_on(&mut copying, asked) {
+            Ok(()) => Ok(()),
             Err(Ended::Anew(problem)) => Err(problem),
-            _ => Ok(()),
+            Err(Ended::Broken(problem)) => {
+                self.copying = Some(copying);
+                Err(problem)
+            }
         }
     }
 
@@ -69,8 +68,7 @@ impl Following {
             let took = copying.incoming.take(&piece);
             match took.map_err(|error| Ended::Anew(error.to_string()))? {
                 Took::Nothing if self.halt.within(AGAIN) => return Ok(()),
-                Took::Nothing => {}
-                Took::Part => {}
+                Took::Nothing | Took::Part => {}
                 Took::Whole => return self.install(copying),
             }
             self.say(copying);
