@@ -40,6 +40,26 @@ pub(crate) fn path(dir: &Path, sequence: u64) -> PathBuf {
     dir.join(format!("checkpoint-{sequence:020}.mpc"))
 }
 
+/// Bytes that stay free for the log beside a checkpoint.
+const ROOM_BYTES: u64 = 64 << 20;
+
+/// Whether so many bytes, and room for the log beside them, are free; where the system does not say, they are.
+///
+/// # Errors
+/// They are not: a file that fills the disk would have the store's writes fail meanwhile.
+pub(crate) fn look_for_room(dir: &Path, needed: u64) -> io::Result<()> {
+    let Ok(found) = rustix::fs::statvfs(dir) else {
+        return Ok(());
+    };
+    let free = found.f_bavail.saturating_mul(found.f_frsize);
+    let needed = needed.saturating_add(ROOM_BYTES);
+    if free >= needed {
+        return Ok(());
+    }
+    let found = format!("about {needed} bytes are needed, with room for the log, and {free} are free");
+    Err(io::Error::new(io::ErrorKind::StorageFull, found))
+}
+
 /// Syncs one that was found: the process that made it may not have, as where a folder was copied, and what it stands for is removed.
 pub(crate) fn sync(file: &Path) -> Result<(), Error> {
     let synced = File::open(file).and_then(|file| file.sync_all());

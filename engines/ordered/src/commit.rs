@@ -18,7 +18,7 @@ use crate::eviction::Room;
 use crate::index::Index;
 use crate::judge::{Judge, Refusal, Verdict};
 use crate::record::Accepted;
-use crate::replication::{Acknowledge, Kept};
+use crate::replication::Kept;
 use crate::sweep::{Due, Sweep};
 use crate::write::Write;
 use crate::{Durability, Error};
@@ -38,9 +38,7 @@ pub(crate) struct Committer {
     pub room: Arc<Room>,
     pub checkpoints: Checkpoints,
     pub replication: Kept,
-    /// Whose log must have a group before it is shown.
-    pub acknowledge: Acknowledge,
-    /// How long its callers wait for that.
+    /// How long callers wait for a follower to have their group, where one must.
     pub acknowledge_within: Duration,
     /// What is in the log and not shown.
     pub held: Option<Held>,
@@ -73,7 +71,8 @@ impl Committer {
         self.checkpoints.stop();
         // What was acknowledged does not wait for the end of another file's sync.
         let finished = self.log.map_or(Ok(()), Log::finish);
-        self.replication.note_closed(finished.is_ok());
+        self.replication
+            .note_closed(finished.is_ok() || self.durability == Durability::Synced);
         drop(self.checkpoints);
         finished
     }

@@ -37,6 +37,7 @@ use pieces::Pieces;
 use ship::Shipping;
 
 pub use acknowledge::{Acknowledge, Unacknowledged};
+pub(crate) use copy::Copies;
 pub use copy::{CopyAsk, CopyDone, CopyError, CopyProgress, Piece, Wanted};
 pub use follow::FollowError;
 pub use incoming::{Incoming, TakeError, Took};
@@ -173,7 +174,7 @@ pub(crate) struct Replication {
     last: AtomicU64,
     /// The last one that is in the log by its durability, shown or held back until a follower has it: followers get all of them.
     offered: AtomicU64,
-    acknowledge: Acknowledge,
+    pub acknowledge: Acknowledge,
     pub acks: Acks,
     position: Mutex<Position>,
     heard: Mutex<Heard>,
@@ -182,7 +183,7 @@ pub(crate) struct Replication {
     is_awaited: AtomicBool,
     queue: Arc<Queue<Write>>,
     shipping: Shipping,
-    copies: copy::Copies,
+    copies: Copies,
 }
 
 /// What a follower knows of its leader.
@@ -205,18 +206,15 @@ impl Replication {
         queue: Arc<Queue<Write>>,
         (log, next_version, has_checkpoint): (&mut Log, u64, bool),
         (follows, acknowledge, durability): (Option<String>, Acknowledge, Durability),
+        copies: Copies,
     ) -> Result<Replication, Error> {
         let sequence = log.next_sequence() - 1;
         let has_any = sequence > 0 || has_checkpoint;
         let role = Replication::begins_as(dir, follows, epoch_of(log), has_any)?;
         let looked = Note::Copied.is_in(dir);
         let is_copy = looked.map_err(|source| folder_error(dir, "look for its file \"copied\"", source))?;
-        let noted = match durability {
-            Durability::Logged => note::open(dir),
-            Durability::Synced | Durability::Memory => Ok(false),
-        };
-        let may_have_lost =
-            noted.map_err(|source| folder_error(dir, "note in it that it is open", source))?;
+        let looked = note::may_have_lost(dir);
+        let may_have_lost = looked.map_err(|source| folder_error(dir, "read its file \"open\"", source))?;
         if let (true, Role::Leads, Some(history)) =
             (is_copy || may_have_lost && has_any, &role, log.history())
         {
@@ -227,6 +225,12 @@ impl Replication {
                 folder_error(dir, "begin an epoch in its log", source)
             })?;
         }
+        // Behind the epoch: a start that was broken off before is made again.
+        let noted = match durability {
+            Durability::Logged => Note::Open.write(dir, &note::run_of_system()),
+            Durability::Synced | Durability::Memory => Note::Open.remove(dir),
+        };
+        noted.map_err(|source| folder_error(dir, "note in it that it is open", source))?;
         if is_copy {
             let removed = Note::Copied.remove(dir);
             removed.map_err(|source| folder_error(dir, "remove its file \"copied\"", source))?;
@@ -255,7 +259,7 @@ impl Replication {
             is_awaited: AtomicBool::new(false),
             queue,
             shipping: Shipping::default(),
-            copies: copy::Copies::default(),
+            copies,
         })
     }
 
@@ -355,8 +359,9 @@ impl Replication {
 
     /// Everything up to this record is in the log: followers may have it.
     pub fn offer(&self, last: u64) {
-        self.offered.store(last, Ordering::SeqCst);
-        self.shipping.wrote();
+        if self.offered.swap(last, Ordering::SeqCst) != last {
+            self.shipping.wrote();
+        }
     }
 
     /// A follower has everything up to this record, which is this log's own there.

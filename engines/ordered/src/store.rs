@@ -24,7 +24,7 @@ use crate::index::{Index, Versioned};
 use crate::memory::Memory;
 use crate::record::FORMAT;
 use crate::recover::{self, Recovery};
-use crate::replication::{self, Replication, Role};
+use crate::replication::{self, Copies, Replication, Role};
 use crate::scan::{Entry, Range, Scan};
 use crate::write::{Busy, Done, Write, Written};
 use crate::{Durability, Error, Options};
@@ -192,13 +192,9 @@ impl Store {
         );
         checkpoints.clear(read.begin, &files.unfinished);
         let opened = (&mut log, recovered.next_number, recovery.checkpoint.is_some());
-        let replication = Replication::open(
-            dir,
-            queue.clone(),
-            opened,
-            (options.follows, options.acknowledge, durability),
-        )?;
-        let replication = replication.on(disk, segment_bytes_max);
+        let role = (options.follows, options.acknowledge, durability);
+        let copies = Copies::new(disk, segment_bytes_max);
+        let replication = Replication::open(dir, queue.clone(), opened, role, copies)?;
         let committer = Committer {
             index: index.clone(),
             log: Some(log),
@@ -208,7 +204,6 @@ impl Store {
             room: Arc::new(Room::new(options.memory_bytes_max, options.eviction)),
             checkpoints,
             replication: replication.keep(),
-            acknowledge: options.acknowledge,
             acknowledge_within: options.acknowledge_within,
             held: None,
         };

@@ -10,7 +10,7 @@ impl Log {
     /// Goes on behind what was recovered of its folder, as if it had been opened there; what it wrote before is not its own any more.
     ///
     /// # Errors
-    /// As [`Log::open`]: it is as it was, and its segment is not the folder's last.
+    /// As [`Log::open`]. The log is unchanged then, and still writes to a segment that the folder no longer has: its keeper gives it up.
     pub fn open_again(&mut self, recovered: &Recovered) -> Result<(), Error> {
         let opened = Log::open(
             self.format,

@@ -3,7 +3,6 @@
 //! Invariants: what is held is there, whole; a hold ends by itself, however often it is renewed.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use super::read::{Bad, Opened};
 use crate::Error;
 
 /// Followers that copy at a time.
-pub(crate) const HOLDS_MAX: usize = 4;
+const HOLDS_MAX: usize = 4;
 /// For so long a checkpoint is held behind a follower's last question: it may be taking in what it has copied, which it does not speak of.
 const LEASE: Duration = Duration::from_secs(10 * 60);
 /// And for so long at most: the log behind it grows all the while.
@@ -28,18 +27,14 @@ struct Hold {
 }
 
 /// Who holds which.
-pub(crate) struct Holds {
-    held: Mutex<Vec<Hold>>,
-    lease_ms: AtomicU64,
-}
+#[derive(Default)]
+pub(crate) struct Holds(Mutex<State>);
 
-impl Default for Holds {
-    fn default() -> Holds {
-        Holds {
-            held: Mutex::default(),
-            lease_ms: AtomicU64::new(LEASE.as_millis() as u64),
-        }
-    }
+#[derive(Default)]
+struct State {
+    held: Vec<Hold>,
+    /// Files before this record may be gone.
+    removed_before: u64,
 }
 
 /// Why nothing is held for a follower.
@@ -54,11 +49,12 @@ pub(crate) enum NotHeld {
 }
 
 impl Holds {
-    fn lock(&self) -> MutexGuard<'_, Vec<Hold>> {
-        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        let lease = Duration::from_millis(self.lease_ms.load(Ordering::Relaxed));
-        held.retain(|hold| hold.renewed.elapsed() < lease && hold.began.elapsed() < LEASE_MAX);
-        held
+    fn lock(&self) -> MutexGuard<'_, State> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state
+            .held
+            .retain(|hold| hold.renewed.elapsed() < LEASE && hold.began.elapsed() < LEASE_MAX);
+        state
     }
 
     /// Holds the newest checkpoint of a folder for a follower, or the one of that sequence, if it will do.
@@ -69,8 +65,6 @@ impl Holds {
         sequence: Option<u64>,
         will_do: impl Fn(&Opened) -> bool,
     ) -> Result<Opened, NotHeld> {
-        // Whoever removes files has this lock meanwhile.
-        let mut held = self.lock();
         let finished = Files::list(dir).map_err(NotHeld::Failed)?.finished;
         let sequence = match sequence {
             // An older one goes with the holds of others.
@@ -89,6 +83,12 @@ impl Holds {
         if !will_do(&opened) {
             return Err(NotHeld::Absent);
         }
+        let mut state = self.lock();
+        // It may have been removed since it was listed.
+        if sequence < state.removed_before {
+            return Err(NotHeld::Absent);
+        }
+        let held = &mut state.held;
         let (now, count) = (Instant::now(), held.len());
         match held.iter_mut().find(|hold| hold.follower == follower) {
             Some(hold) if hold.sequence == sequence => hold.renewed = now,
@@ -110,23 +110,23 @@ impl Holds {
 
     /// The follower goes on: whether that checkpoint is held for it.
     pub fn renew(&self, follower: &str, sequence: u64) -> bool {
-        let mut held = self.lock();
-        let mut own = held.iter_mut();
+        let mut state = self.lock();
+        let mut own = state.held.iter_mut();
         let found = own.find(|hold| hold.follower == follower && hold.sequence == sequence);
         found.map(|hold| hold.renewed = Instant::now()).is_some()
     }
 
     /// Whether that checkpoint is held for it.
     pub fn is_held(&self, follower: &str, sequence: u64) -> bool {
-        let held = self.lock();
-        let mut held = held.iter();
+        let state = self.lock();
+        let mut held = state.held.iter();
         held.any(|hold| hold.follower == follower && hold.sequence == sequence)
     }
 
     /// The follower asks for records: it needs nothing held any more once it has what was `last` when it came behind its checkpoint.
     pub fn follows(&self, follower: &str, position: u64, last: u64) {
-        let mut held = self.lock();
-        held.retain_mut(|hold| {
+        let mut state = self.lock();
+        state.held.retain_mut(|hold| {
             if hold.follower != follower {
                 return true;
             }
@@ -139,22 +139,24 @@ impl Holds {
         });
     }
 
-    /// Removes files before a sequence, but none that is held: `remove` is told from where on all stay.
+    /// Removes files before a sequence, but none that is held: `remove` is told from where on all stay. Nobody waits for it.
     pub fn removing<T>(&self, sequence: u64, remove: impl FnOnce(u64) -> T) -> T {
-        let held = self.lock();
-        let least = held.iter().map(|hold| hold.sequence).min();
-        remove(least.map_or(sequence, |least| least.min(sequence)))
+        let mut state = self.lock();
+        let least = state.held.iter().map(|hold| hold.sequence).min();
+        let before = least.map_or(sequence, |least| least.min(sequence));
+        state.removed_before = state.removed_before.max(before);
+        drop(state);
+        remove(before)
     }
 
     /// How many are held.
     pub fn count(&self) -> usize {
-        self.lock().len()
+        self.lock().held.len()
     }
 
-    /// Lets each end so long behind its last renewal.
+    /// Ends all, as their leases would.
     #[cfg(test)]
-    pub fn set_lease(&self, lease: Duration) {
-        let ms = lease.as_millis() as u64;
-        self.lease_ms.store(ms, Ordering::Relaxed);
+    pub fn end_all(&self) {
+        self.lock().held.clear();
     }
 }

@@ -167,7 +167,11 @@ impl Opened {
     }
 
     /// Reads all blocks one after the other, and hands the entries of each over together, in order.
-    pub fn each_block(mut self, mut take: impl FnMut(&[Content<'_>])) -> Result<(), Bad> {
+    pub fn each_block(
+        mut self,
+        mut take: impl FnMut(&[Content<'_>]),
+        reporter: &mut Reporter<'_>,
+    ) -> Result<(), Bad> {
         let mut offset = HEAD_BYTES as u64;
         for number in 0..self.foot.blocks {
             let block = self.next_block(number, offset)?;
@@ -175,6 +179,7 @@ impl Opened {
             read_block(&block, |content| entries.push(content)).map_err(|fault| Bad::Fault(offset, fault))?;
             take(&entries);
             offset += block.len() as u64;
+            reporter.tell(offset, self.foot.length);
         }
         Ok(())
     }

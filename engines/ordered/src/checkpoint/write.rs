@@ -12,7 +12,7 @@ use millpond_wal::{Disk, LogFile, segment_path, segments, write_all};
 
 use super::bytes::{Block, Foot, Head};
 use super::keeper::{End, Meet};
-use super::{Checkpoint, Files, path, unfinished_path};
+use super::{Checkpoint, Files, look_for_room, path, unfinished_path};
 use crate::Error;
 use crate::index::{ENTRY_OVERHEAD_BYTES, Index};
 use crate::record::FORMAT;
@@ -22,9 +22,6 @@ use crate::tree::Content;
 const PART_BYTES: u64 = 1 << 20;
 /// A part takes so long at least, with its pause: 128 MiB a second.
 const PART_MIN: Duration = Duration::from_millis(8);
-
-/// Bytes that stay free for the log.
-const ROOM_BYTES: u64 = 64 << 20;
 
 /// A checkpoint that is to be written.
 pub(super) struct Job {
@@ -103,19 +100,10 @@ impl Job {
 
     /// Whether there is room for it beside the log: one that fills the disk would have the store's writes fail meanwhile.
     fn look_for_room(&self, unfinished: &Path) -> Result<(), Error> {
-        let Ok(found) = rustix::fs::statvfs(&self.dir) else {
-            return Ok(());
-        };
-        let free = found.f_bavail.saturating_mul(found.f_frsize);
         // What an entry has in a file is about half of what it has in memory beside its key and value.
         let beside = self.index.len() as u64 * ENTRY_OVERHEAD_BYTES / 2;
-        let needed = self.index.bytes().saturating_sub(beside) + ROOM_BYTES;
-        if free >= needed {
-            return Ok(());
-        }
-        let found = format!("about {needed} bytes are needed, with room for the log, and {free} are free");
-        let source = io::Error::new(io::ErrorKind::StorageFull, found);
-        Err(failed(unfinished, "begin the checkpoint")(source))
+        let needed = self.index.bytes().saturating_sub(beside);
+        look_for_room(&self.dir, needed).map_err(failed(unfinished, "begin the checkpoint"))
     }
 
     /// Removes older checkpoints and the segments that nobody needs any more. What cannot be removed now is with the next checkpoint.

@@ -33,26 +33,28 @@ impl Committer {
         let Some(log) = self
             .log
             .as_ref()
-            .filter(|_| self.acknowledge == Acknowledge::Follower)
+            .filter(|_| self.replication.acknowledge == Acknowledge::Follower)
         else {
             return self.show(what);
         };
         let last = log.next_sequence() - 1;
         self.held = Some(Held { what, last });
-        let why = self.wait_for_follower(last);
-        match (why, self.held.take()) {
-            (None, Some(held)) => {
-                self.replication.acks.wait_for(0);
-                self.show(held.what);
-            }
-            (Some(why), Some(mut held)) => {
-                held.what.give_up(why);
-                self.held = Some(held);
-                // How long that took says nothing of later groups.
-                self.replication.pass_over();
-                self.stall(why);
-            }
-            (_, None) => {}
+        let Some(why) = self.wait_for_follower(last) else {
+            return self.release();
+        };
+        if let Some(held) = &mut self.held {
+            held.what.give_up(why);
+        }
+        // How long that took says nothing of later groups.
+        self.replication.pass_over();
+        self.stall(why);
+    }
+
+    /// Shows what is held back.
+    fn release(&mut self) {
+        if let Some(held) = self.held.take() {
+            self.replication.acks.wait_for(0);
+            self.show(held.what);
         }
     }
 
@@ -94,12 +96,11 @@ impl Committer {
         if !self.held.as_ref().is_some_and(may) {
             return;
         }
-        if let Some(held) = self.held.take() {
-            acks.wait_for(0);
+        if let Some(last) = self.held.as_ref().map(|held| held.last) {
             acks.set_stalled(false);
-            self.show(held.what);
+            self.release();
             tracing::info!(
-                record = held.last,
+                record = last,
                 dir = %self.replication.dir().display(),
                 "a follower has the last writes of an ordered store: it acknowledges writes again"
             );

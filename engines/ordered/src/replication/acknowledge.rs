@@ -94,7 +94,7 @@ impl Acks {
         self.is_stalled.store(is_stalled, Ordering::Release);
     }
 
-    /// Until when is waited that would wait until then.
+    /// The earlier of `until` and the time at which the server ends all waits.
     pub fn ends_by(&self, until: Instant) -> Instant {
         let ends = *self.ends.lock().unwrap_or_else(PoisonError::into_inner);
         ends.map_or(until, |ends| ends.min(until))

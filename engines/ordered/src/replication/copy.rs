@@ -9,10 +9,9 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use millpond_wal::{Disk, RealDisk};
+use millpond_wal::{Disk, History};
 
 use super::{NotLeader, Position, Replication, lock};
-use crate::checkpoint::hold::HOLDS_MAX;
 use crate::checkpoint::keeper::Meet;
 use crate::{Error, Store};
 
@@ -30,7 +29,7 @@ pub struct CopyAsk {
     pub position: Position,
     /// What it is to have next.
     pub wanted: Wanted,
-    /// No more bytes of a checkpoint are sent at once, and about as many of records.
+    /// At most this many bytes are sent at once, of a checkpoint or of records.
     pub bytes_max: usize,
 }
 
@@ -108,7 +107,7 @@ pub enum CopyError {
     },
 
     /// More followers than may copy at a time.
-    #[error("{HOLDS_MAX} followers copy this store already; try again later")]
+    #[error("too many followers copy this store already; try again later")]
     TooMany,
 
     /// The checkpoint or the log cannot be read, or no checkpoint be written.
@@ -134,6 +133,30 @@ pub struct CopyProgress {
     pub is_installing: bool,
 }
 
+/// Whether a leader's checkpoint, of that sequence and history, can stand for what a store has, its last record and its history; why not, if not. A store
+/// without a record becomes a copy of anything.
+pub(super) fn may_replace(
+    (last, ours): (u64, History),
+    (sequence, theirs): (u64, History),
+) -> Result<(), String> {
+    if last == 0 {
+        Ok(())
+    } else if ours.id != theirs.id {
+        Err("their histories differ".to_owned())
+    } else if ours.epoch != theirs.epoch {
+        Err(format!(
+            "it is of epoch {}, and this store in epoch {}",
+            theirs.epoch, ours.epoch
+        ))
+    } else if last >= sequence {
+        Err(format!(
+            "it stands for the records before {sequence}, and this store has record {last}"
+        ))
+    } else {
+        Ok(())
+    }
+}
+
 #[derive(Default)]
 struct State {
     waiting: Vec<(CopyAsk, CopyDone)>,
@@ -142,30 +165,29 @@ struct State {
 }
 
 /// What copies need, of a leader and of a follower.
-pub(super) struct Copies {
+pub(crate) struct Copies {
     state: Mutex<State>,
     changed: Condvar,
     /// Where a follower writes what it copies, and how large its segments are.
     pub disk: Arc<dyn Disk>,
     pub segment_bytes_max: u64,
     pub progress: Mutex<Option<CopyProgress>>,
-    pub shield: super::shield::Shield,
+    pub(super) shield: super::shield::Shield,
 }
 
-impl Default for Copies {
-    fn default() -> Copies {
+impl Copies {
+    /// Of a store on that disk, with segments of that size.
+    pub fn new(disk: Arc<dyn Disk>, segment_bytes_max: u64) -> Copies {
         Copies {
             state: Mutex::default(),
             changed: Condvar::new(),
-            disk: Arc::new(RealDisk),
-            segment_bytes_max: 256 << 20,
+            disk,
+            segment_bytes_max,
             progress: Mutex::default(),
             shield: super::shield::Shield::default(),
         }
     }
-}
 
-impl Copies {
     pub fn stop(&self) {
         lock(&self.state).is_stopped = true;
         self.changed.notify_all();
@@ -184,12 +206,6 @@ impl Copies {
 }
 
 impl Replication {
-    /// The same by a disk, in segments of that size.
-    pub fn on(mut self, disk: Arc<dyn Disk>, segment_bytes_max: u64) -> Replication {
-        (self.copies.disk, self.copies.segment_bytes_max) = (disk, segment_bytes_max);
-        self
-    }
-
     /// Answers questions until the store is closed.
     fn give_copies(&self, meet: &Meet) {
         let mut giver = serve::Giver::new(self, meet);
@@ -247,7 +263,11 @@ impl Store {
 
     /// How far its copy of its leader's store is, while it takes one.
     pub fn copy_progress(&self) -> Option<CopyProgress> {
-        let shared = self.handle.replication.as_ref()?;
-        *lock(&shared.copies.progress)
+        let copies = &self.handle.replication.as_ref()?.copies;
+        let progress = *lock(&copies.progress);
+        progress.map(|progress| CopyProgress {
+            is_installing: copies.shield.is_raised(),
+            ..progress
+        })
     }
 }

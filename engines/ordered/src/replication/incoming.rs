@@ -10,11 +10,11 @@ use std::sync::Arc;
 use millpond_wal::{Begin, BrokenRun, Disk, Durability, History, Log, LogFile, Recovered, write_all};
 
 use super::aside::{Aside, aside, clear};
-use super::copy::{CopyProgress, Piece, Wanted};
-use super::follow::{FollowError, Shipped, check_records};
+use super::copy::{CopyProgress, Piece, Wanted, may_replace};
+use super::follow::{FollowError, Shipped, Task, check_records};
 use super::{Pieces, Position, Replication, Shipment, lock};
 use crate::checkpoint::read::Opened;
-use crate::checkpoint::{bytes::Head, path};
+use crate::checkpoint::{bytes::Head, look_for_room, path};
 use crate::offline::folder_error;
 use crate::record::FORMAT;
 use crate::recover::Reporter;
@@ -22,8 +22,6 @@ use crate::{Error, Store};
 
 /// So much of a checkpoint is synced at once.
 const SYNCED_BYTES: u64 = 16 << 20;
-/// Bytes that stay free beside a copy.
-const ROOM_BYTES: u64 = 64 << 20;
 
 /// Why a part of a copy was not taken.
 #[derive(Debug, thiserror::Error)]
@@ -57,7 +55,6 @@ pub enum Took {
 
 /// A copy of the leader's store that is being taken.
 pub struct Incoming {
-    store: Store,
     shared: Arc<Replication>,
     stage: Stage,
 }
@@ -80,6 +77,7 @@ enum Stage {
     },
     Records {
         named: Named,
+        head: Head,
         log: Box<Log>,
         next_version: u64,
         pieces: Pieces,
@@ -101,10 +99,9 @@ impl Store {
             return Err(FollowError::NotFollowing(role.as_str()));
         }
         let cleared = clear(&*shared.copies.disk, &shared.dir);
-        cleared.map_err(|error| FollowError::Storage(Arc::new(error)))?;
+        cleared.map_err(FollowError::from_storage)?;
         *lock(&shared.copies.progress) = Some(CopyProgress::default());
         Ok(Incoming {
-            store: self.clone(),
             shared: Arc::clone(shared),
             stage: Stage::Begins,
         })
@@ -165,7 +162,8 @@ impl Incoming {
     fn begin(&mut self, disk: &dyn Disk, dir: &Path, piece: &Piece, named: Named) -> Result<(), TakeError> {
         let has = *lock(&self.shared.position);
         check_place(&has, piece)?;
-        look_for_room(dir, named.length)?;
+        look_for_room(dir, named.length)
+            .map_err(|source| folder_error(dir, "begin a copy of the leader's store in it", source))?;
         let file = disk.create(&aside(&path(dir, named.sequence)));
         let file = file.map_err(|source| folder_error(dir, "make the file of a copy", source))?;
         self.progress(0, named.length);
@@ -230,6 +228,7 @@ impl Incoming {
         )?;
         self.stage = Stage::Records {
             named,
+            head,
             log: Box::new(log),
             next_version: head.first_version,
             pieces: Pieces::default(),
@@ -243,6 +242,7 @@ impl Incoming {
             log,
             next_version,
             pieces,
+            ..
         } = &mut self.stage
         else {
             return Ok(Took::Nothing);
@@ -287,13 +287,13 @@ impl Incoming {
 
     /// Brings all of it to the disk once the records up to the checkpoint's end are there.
     fn finish_if_whole(&mut self, disk: &dyn Disk, dir: &Path) -> Result<Took, TakeError> {
-        let Stage::Records { named, log, .. } = &self.stage else {
+        let Stage::Records { named, head, log, .. } = &self.stage else {
             return Ok(Took::Nothing);
         };
         if log.next_sequence() <= named.last_sequence {
             return Ok(Took::Part);
         }
-        let head = head_of(dir, *named)?;
+        let head = *head;
         if let Stage::Records { log, .. } = std::mem::replace(&mut self.stage, Stage::Whole { head }) {
             log.finish()?;
         }
@@ -312,16 +312,7 @@ impl Incoming {
         let Stage::Whole { head } = self.stage else {
             return Err(FollowError::Broken("the copy is not whole".into()));
         };
-        self.note_install(true);
-        let installed = self.store.install_copy(head);
-        self.note_install(false);
-        installed
-    }
-
-    fn note_install(&self, is_installing: bool) {
-        if let Some(progress) = &mut *lock(&self.shared.copies.progress) {
-            progress.is_installing = is_installing;
-        }
+        self.shared.ask_wait(Task::Install(head))
     }
 }
 
@@ -347,50 +338,10 @@ impl Piece {
 
 /// Whether the checkpoint that the leader names can stand for what this store has.
 fn check_place(has: &Position, piece: &Piece) -> Result<(), TakeError> {
-    if has.sequence == 0 {
-        return Ok(());
-    }
-    let why = if has.history != piece.history {
-        "their histories differ".into()
-    } else if has.epoch != piece.epoch {
-        format!(
-            "it is of epoch {}, and this store in epoch {}",
-            piece.epoch, has.epoch
-        )
-    } else if has.sequence >= piece.checkpoint {
-        format!(
-            "it stands for the records before {}, and this store has record {}",
-            piece.checkpoint, has.sequence
-        )
-    } else {
-        return Ok(());
-    };
-    Err(TakeError::Refused(why))
-}
-
-fn look_for_room(dir: &Path, needed: u64) -> Result<(), Error> {
-    let Ok(found) = rustix::fs::statvfs(dir) else {
-        return Ok(());
-    };
-    let free = found.f_bavail.saturating_mul(found.f_frsize);
-    if free >= needed.saturating_add(ROOM_BYTES) {
-        return Ok(());
-    }
-    let found = format!("the copy has {needed} bytes, and {free} are free");
-    let source = io::Error::new(io::ErrorKind::StorageFull, found);
-    Err(folder_error(
-        dir,
-        "begin a copy of the leader's store in it",
-        source,
-    ))
-}
-
-fn head_of(dir: &Path, named: Named) -> Result<Head, TakeError> {
-    let file = aside(&path(dir, named.sequence));
-    let opened = Opened::open_at(file, named.sequence);
-    opened
-        .map(|opened| opened.head)
-        .map_err(|bad| TakeError::Anew(format!("the checkpoint that came is unsound: {bad}")))
+    let history = |epoch, id| History { epoch, id };
+    let ours = (has.sequence, history(has.epoch, has.history));
+    let theirs = (piece.checkpoint, history(piece.epoch, piece.history));
+    may_replace(ours, theirs).map_err(TakeError::Refused)
 }
 
 /// Reads all of the checkpoint that came.

@@ -8,26 +8,20 @@ use std::sync::Arc;
 use millpond_wal::History;
 
 use super::aside::{commit, install, take_back};
+use super::copy::may_replace;
 use super::follow::{FollowError, Outcome};
 use super::{Position, Role, lock};
-use crate::checkpoint::bytes::{Foot, Head};
+use crate::Error;
+use crate::checkpoint::bytes::Head;
 use crate::checkpoint::path;
 use crate::checkpoint::read::{Bad, Opened};
 use crate::commit::Committer;
 use crate::index::Index;
 use crate::recover::{Base, Reporter, read_log};
 use crate::tree::{Change, Content};
-use crate::{Error, Store};
 
 /// Entries of memory that are looked at in one step.
 const LOOKED_AT_ONCE: usize = 1024;
-
-impl Store {
-    pub(super) fn install_copy(&self, head: Head) -> Outcome {
-        let shared = self.replicates()?;
-        shared.ask_wait(super::follow::Task::Install(head))
-    }
-}
 
 impl Committer {
     /// Puts the copy that lies in the folder in the place of what is there.
@@ -72,23 +66,9 @@ impl Committer {
         if let Some(error) = log.read_only() {
             return Err(FollowError::Storage(error.clone()));
         }
-        let last = log.next_sequence() - 1;
-        let ours = log.history().filter(|_| last > 0 || self.checkpoints.has_one());
-        let Some(ours) = ours else { return Ok(()) };
-        let theirs = head.history;
-        if ours.id != theirs.id {
-            return Err(FollowError::History {
-                ours: ours.to_string(),
-                theirs: theirs.to_string(),
-            });
-        }
-        if ours.epoch != theirs.epoch || head.sequence <= last {
-            return Err(FollowError::Broken(format!(
-                "a copy from record {} of epoch {} cannot stand for record {last} of epoch {}",
-                head.sequence, theirs.epoch, ours.epoch
-            )));
-        }
-        Ok(())
+        let ours = log.history().unwrap_or(head.history);
+        let has = (log.next_sequence() - 1, ours);
+        may_replace(has, (head.sequence, head.history)).map_err(FollowError::Broken)
     }
 
     /// The folder is the copy's, and memory is not.
@@ -131,8 +111,7 @@ impl Committer {
         let log = self.log.as_mut().ok_or(FollowError::Closed)?;
         log.open_again(&recovered).map_err(FollowError::from_storage)?;
         self.next_version = recovered.next_number;
-        self.note_copy(&foot);
-        let log = self.log.as_ref().ok_or(FollowError::Closed)?;
+        self.checkpoints.replaced(log.bytes(), foot.length, foot.time_ms);
         let History { epoch, id } = log.history().unwrap_or(head.history);
         let mut position = lock(&replication.position);
         *position = Position {
@@ -144,11 +123,6 @@ impl Committer {
         };
         Ok(*position)
     }
-
-    fn note_copy(&mut self, foot: &Foot) {
-        let log_bytes = self.log.as_ref().map_or(0, millpond_wal::Log::bytes);
-        self.checkpoints.replaced(log_bytes, foot.length, foot.time_ms);
-    }
 }
 
 /// Makes memory what a checkpoint holds: a block at a time, in order, what is not in it goes, and what is in it is set.
@@ -157,17 +131,16 @@ fn become_copy(index: &Index, opened: Opened, reporter: &mut Reporter<'_>) -> Re
         // Nothing has to go, so the order does not matter.
         return opened.read(|content| index.load(content), reporter);
     }
-    let (mut from, mut bytes, of_bytes) = (Vec::new(), 0, opened.foot.length);
-    opened.each_block(|entries| {
+    let mut from = Vec::new();
+    let each = |entries: &[Content<'_>]| {
         let Some(last) = entries.last() else { return };
         remove_but(index, &from, Some(last.key), entries);
         for entry in entries {
             index.load(*entry);
-            bytes += (entry.key.len() + entry.value.len()) as u64;
         }
         from = crate::Scan::end_behind(last.key);
-        reporter.tell(bytes, of_bytes);
-    })?;
+    };
+    opened.each_block(each, reporter)?;
     remove_but(index, &from, None, &[]);
     Ok(())
 }

@@ -60,21 +60,18 @@ impl Note {
 }
 
 /// What the system calls its run since it was booted; nothing where it does not say.
-fn run_of_system() -> String {
+pub fn run_of_system() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
 }
 
-/// Notes that a store is open whose log is not synced group by group. Whether that may have lost its last records since it was opened before: it was
-/// not closed, and the system has not run on.
-pub fn open(dir: &Path) -> io::Result<bool> {
+/// Whether a log that is not synced group by group may have lost its last records since it was opened before: it was not closed in order, and
+/// the system has not run on.
+pub fn may_have_lost(dir: &Path) -> io::Result<bool> {
     let run = run_of_system();
-    let before = match fs::read_to_string(Note::Open.path(dir)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        read => Some(read?),
-    };
-    let may_have_lost = before.is_some_and(|before| run.is_empty() || before != run);
-    Note::Open.write(dir, &run)?;
-    Ok(may_have_lost)
+    match fs::read_to_string(Note::Open.path(dir)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        read => read.map(|before| run.is_empty() || before != run),
+    }
 }
 
 /// The epoch of the store that leads, where it was noted.

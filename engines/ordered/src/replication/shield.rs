@@ -20,14 +20,17 @@ pub(super) struct Shield(AtomicU64);
 impl Shield {
     /// Reads are refused until `lower`; no read that goes on will be taken for whole.
     pub fn raise(&self) {
-        self.0.fetch_or(1, Ordering::SeqCst);
+        self.0.fetch_add(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
     }
 
     pub fn lower(&self) {
         fence(Ordering::SeqCst);
-        let raised = self.0.load(Ordering::SeqCst) | 1;
-        self.0.store(raised.wrapping_add(1), Ordering::SeqCst);
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub fn is_raised(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & 1 == 1
     }
 }
 

@@ -29,7 +29,7 @@ pub struct Pull {
     pub follower: String,
     /// Where its log ends.
     pub position: Position,
-    /// As many bytes are sent at once; of a record that has more, a piece.
+    /// At most this many bytes are sent at once; a larger record is sent in pieces.
     pub bytes_max: usize,
     /// How long it waits where there is nothing; a minute at most.
     pub wait: Duration,
@@ -94,8 +94,6 @@ struct Waiting {
     done: PullDone,
     /// Whether what it says of the follower's log was compared.
     is_checked: bool,
-    /// Where copies are held.
-    meet: Option<Arc<Meet>>,
 }
 
 #[derive(Default)]
@@ -144,7 +142,6 @@ impl Store {
             pull,
             done,
             is_checked: false,
-            meet: self.handle.meet.clone(),
         };
         let mut state = lock(&shared.shipping.state);
         let name = &waiting.pull.follower;
@@ -174,9 +171,9 @@ impl Store {
         }
         state.waiting.push(waiting);
         if !state.is_started {
-            let serves = Arc::clone(shared);
+            let (serves, meet) = (Arc::clone(shared), self.handle.meet.clone());
             let thread = thread::Builder::new().name("ordered-ship".into());
-            match thread.spawn(move || serves.ship()) {
+            match thread.spawn(move || serves.ship(meet.as_deref())) {
                 Ok(_) => state.is_started = true,
                 Err(error) => {
                     let waiting = std::mem::take(&mut state.waiting);
@@ -211,11 +208,11 @@ impl Store {
 
 impl Replication {
     /// Answers questions until the store is closed.
-    fn ship(&self) {
+    fn ship(&self, meet: Option<&Meet>) {
         let mut tails = BTreeMap::new();
         while let Some(ready) = self.ready() {
             for waiting in ready {
-                match self.serve(&waiting, &mut tails) {
+                match self.serve(&waiting, meet, &mut tails) {
                     Ok(None) => self.wait_on(waiting),
                     Ok(Some(shipment)) => (waiting.done)(Ok(shipment)),
                     Err(error) => (waiting.done)(Err(error)),
@@ -301,6 +298,7 @@ impl Replication {
     fn serve(
         &self,
         waiting: &Waiting,
+        meet: Option<&Meet>,
         tails: &mut BTreeMap<String, Tail>,
     ) -> Result<Option<Shipment>, PullError> {
         let pull = &waiting.pull;
@@ -347,7 +345,7 @@ impl Replication {
         compare(&has, &tail, is_ours)?;
         if is_ours {
             self.acknowledged(has.sequence);
-            if let Some(meet) = &waiting.meet {
+            if let Some(meet) = meet {
                 meet.holds.follows(&pull.follower, has.sequence, last);
             }
         }

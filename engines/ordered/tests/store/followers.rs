@@ -528,5 +528,15 @@ fn what_a_leader_writes_in_place_of_what_a_power_cut_took_is_no_continuation() {
     // Once is enough: it was closed.
     let again = open(cut, None);
     assert_eq!(again.last_sequence(), 3);
+    let epoch = again.epoch();
+    again.close().unwrap();
+    // A store that is synced from then on has lost what was not, too.
+    std::fs::write(cut.join("open"), "another run of the system\n").unwrap();
+    let synced = Options {
+        durability: Durability::Synced,
+        ..options(None)
+    };
+    let (again, _) = Store::open(cut, synced).unwrap();
+    assert!(again.epoch() > epoch && !cut.join("open").exists());
     again.close().unwrap();
 }

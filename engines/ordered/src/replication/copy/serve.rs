@@ -120,7 +120,7 @@ impl<'r> Giver<'r> {
             .holds
             .hold(&self.shared.dir, &ask.follower, None, will_do)
         {
-            Ok(opened) => self.give(&ask.follower, opened, Vec::new(), 0),
+            Ok(opened) => Ok(self.open(&ask.follower, opened).piece(Vec::new(), 0)),
             Err(NotHeld::Absent) => {
                 let epoch = lock(&self.shared.position).epoch;
                 if has.sequence > 0 && has.epoch != epoch {
@@ -151,25 +151,17 @@ impl<'r> Giver<'r> {
         }
     }
 
-    fn give(
-        &mut self,
-        follower: &str,
-        opened: Opened,
-        bytes: Vec<u8>,
-        first: u64,
-    ) -> Result<Piece, CopyError> {
+    /// Keeps a checkpoint that is held for a follower open.
+    fn open(&mut self, follower: &str, opened: Opened) -> &mut Given {
         let (head, foot) = (opened.head, opened.foot);
-        let file = opened.into_file();
         let given = Given {
             head,
             foot,
-            file,
+            file: opened.into_file(),
             tail: None,
         };
-        let piece = given.piece(bytes, first);
-        self.close_ended();
-        self.given.insert(follower.to_owned(), given);
-        Ok(piece)
+        let entry = self.given.entry(follower.to_owned());
+        entry.insert_entry(given).into_mut()
     }
 
     /// Closes the files whose holds have ended: the disk may have their space again.
@@ -187,10 +179,9 @@ impl<'r> Giver<'r> {
             .get(&ask.follower)
             .is_some_and(|given| given.head.sequence == checkpoint);
         if !is_known || !holds.renew(&ask.follower, checkpoint) {
-            self.given.remove(&ask.follower);
             let found = holds.hold(&self.shared.dir, &ask.follower, Some(checkpoint), |_| true);
             let opened = found.map_err(|error| not_held(error, checkpoint))?;
-            self.give(&ask.follower, opened, Vec::new(), 0)?;
+            return Ok(self.open(&ask.follower, opened));
         }
         self.given
             .get_mut(&ask.follower)
@@ -198,7 +189,7 @@ impl<'r> Giver<'r> {
     }
 
     fn bytes(&mut self, ask: &CopyAsk, checkpoint: u64, offset: u64) -> Result<Piece, CopyError> {
-        let dir = self.shared.dir.clone();
+        let shared = self.shared;
         let given = self.held(ask, checkpoint)?;
         let length = given.foot.length;
         if offset > length {
@@ -211,7 +202,7 @@ impl<'r> Giver<'r> {
         let mut bytes = vec![0; left.min(ask.bytes_max).min(PIECE_BYTES_MAX)];
         given.file.read_exact_at(&mut bytes, offset).map_err(|source| {
             CopyError::Storage(Arc::new(Error::Read {
-                file: checkpoint::path(&dir, checkpoint),
+                file: checkpoint::path(&shared.dir, checkpoint),
                 action: "read the checkpoint",
                 source,
             }))
@@ -226,10 +217,8 @@ impl<'r> Giver<'r> {
         checkpoint: u64,
         (behind, partial): (u64, u64),
     ) -> Result<Piece, CopyError> {
-        let (dir, last) = (
-            self.shared.dir.clone(),
-            self.shared.offered.load(Ordering::SeqCst),
-        );
+        let shared = self.shared;
+        let last = shared.offered.load(Ordering::SeqCst);
         let given = self.held(ask, checkpoint)?;
         if behind > last || behind.saturating_add(1) < checkpoint {
             return Err(CopyError::Gone(checkpoint));
@@ -238,7 +227,7 @@ impl<'r> Giver<'r> {
         let mut tail = match given.tail.take() {
             Some(tail) if tail.next_sequence() == behind + 1 => tail,
             _ => {
-                let tail = Tail::behind(&FORMAT, &dir, behind).map_err(failed)?;
+                let tail = Tail::behind(&FORMAT, &shared.dir, behind).map_err(failed)?;
                 tail.ok_or(CopyError::Gone(checkpoint))?
             }
         };

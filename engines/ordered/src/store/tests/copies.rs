@@ -231,14 +231,13 @@ fn a_hold_ends_and_what_was_held_goes_with_the_next_checkpoint() {
     }
     assert_eq!(leader.copies_given(), 1);
     let holds = &leader.handle.meet.as_ref().unwrap().holds;
-    holds.set_lease(Duration::ZERO);
+    holds.end_all();
     leader.write_wait(one("more", "v")).unwrap();
     leader.checkpoint().unwrap();
     assert_eq!(leader.copies_given(), 0);
     let gone = ask(&leader, has, incoming.wanted());
     assert!(matches!(gone, Err(CopyError::Gone(_))), "{gone:?}");
     drop(incoming);
-    holds.set_lease(Duration::from_secs(60));
     take(&leader, &follower, 0).unwrap();
     assert_eq!(contents(&follower), contents(&leader));
 }
