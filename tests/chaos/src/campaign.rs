@@ -54,8 +54,6 @@ pub fn run(settings: &Settings, say: &mut dyn FnMut(&str)) -> anyhow::Result<Out
             Length::Time(time) => began.elapsed() >= time,
             Length::Rounds(rounds) => number >= rounds,
             Length::Kills(kills) => tally.kills() >= kills,
-            // Not of these rounds (`followers`).
-            Length::Promotions { .. } => true,
         };
         if is_over {
             break;

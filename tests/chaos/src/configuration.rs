@@ -42,8 +42,8 @@ pub const TOKEN: &str = "campaign";
 /// How late the server may be with the end of either.
 pub const OVERDUE_LATE: Duration = Duration::from_secs(5);
 
-/// Writes the configuration and the certificate files into a folder. The durability is that of upserts and of the second store under mixed load; none leaves out all that several
-/// processes may not share.
+/// Writes the configuration and the certificate files into a folder. The durability is that of upserts and of the second store under mixed
+/// load; without one there are neither stores nor fresh rows.
 ///
 /// # Errors
 /// A file that cannot be written.

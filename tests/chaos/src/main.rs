@@ -34,7 +34,7 @@ struct Arguments {
     #[arg(long, conflicts_with_all = ["rounds", "kills"])]
     followers: Option<u64>,
     /// With --followers: writes wait for a follower (acknowledge = "follower"), and a promotion loses none that was acknowledged.
-    #[arg(long, requires = "followers")]
+    #[arg(long, requires = "followers", conflicts_with_all = ["seconds", "rounds", "kills"])]
     acknowledge: bool,
     /// Times that something may take are so many times as long, for machines that are busy.
     #[arg(long, default_value_t = 1)]
@@ -68,13 +68,9 @@ fn main() -> anyhow::Result<ExitCode> {
         can_trace: means::can_trace(),
         millpond,
         seed: arguments.seed.unwrap_or(chosen),
-        length: match (arguments.rounds, arguments.kills, arguments.followers) {
-            (Some(rounds), ..) => Length::Rounds(rounds),
-            (_, Some(kills), _) => Length::Kills(kills),
-            (.., Some(count)) => Length::Promotions {
-                count,
-                acknowledges: arguments.acknowledge,
-            },
+        length: match (arguments.rounds, arguments.kills) {
+            (Some(rounds), _) => Length::Rounds(rounds),
+            (_, Some(kills)) => Length::Kills(kills),
             _ => Length::Time(Duration::from_secs(arguments.seconds)),
         },
         keep,
@@ -93,13 +89,13 @@ fn main() -> anyhow::Result<ExitCode> {
     }
     let began = Instant::now();
     let say = &mut |line: &str| println!("{line}");
-    let outcome = match settings.length {
-        Length::Promotions { count, acknowledges } => followers::run(&settings, count, acknowledges, say)?,
-        _ => campaign::run(&settings, say)?,
+    let outcome = match arguments.followers {
+        Some(promotions) => followers::run(&settings, promotions, arguments.acknowledge, say)?,
+        None => campaign::run(&settings, say)?,
     };
     println!("{} rounds in {} s", outcome.rounds, began.elapsed().as_secs());
     print!("{}", outcome.tally.summary());
-    let passes = bars(&settings, &outcome);
+    let passes = bars(settings.length, arguments.followers, &outcome);
     Ok(if passes {
         ExitCode::SUCCESS
     } else {
@@ -108,7 +104,7 @@ fn main() -> anyhow::Result<ExitCode> {
 }
 
 /// Prints the bars; whether all of them pass.
-fn bars(settings: &Settings, outcome: &Outcome) -> bool {
+fn bars(length: Length, promotions_wanted: Option<u64>, outcome: &Outcome) -> bool {
     let kills = outcome.tally.kills();
     let of = |broken| {
         outcome
@@ -128,12 +124,12 @@ fn bars(settings: &Settings, outcome: &Outcome) -> bool {
         println!("bar {name} {value} {op} {limit} {verdict}");
         passes &= is_met;
     };
-    if let Length::Kills(wanted) = settings.length {
+    if let Length::Kills(wanted) = length {
         bar("chaos-kills", kills, ">=", wanted);
     }
-    if let Length::Promotions { count, .. } = settings.length {
+    if let Some(wanted) = promotions_wanted {
         let promotions = outcome.tally.promotions.load(Ordering::Relaxed);
-        bar("chaos-promotions", promotions, ">=", count);
+        bar("chaos-promotions", promotions, ">=", wanted);
     }
     bar("chaos-puts-lost", of(Broken::PutLost), "==", 0);
     bar("chaos-upserts-lost", of(Broken::UpsertLost), "==", 0);

@@ -173,7 +173,7 @@ pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
     };
     let upserters = if kind == Kind::Fleet { 0 } else { 2 };
     let mixers = if kind == Kind::Fleet { 0 } else { 2 };
-    let (fold, growth) = fresh(seed, number, kind);
+    let (fold, growth) = folds_and_growth(seed, number, kind);
     let end = match end {
         End::Kill(Moment::Growth(count)) => End::Kill(growth(count)),
         end => end,
@@ -199,7 +199,7 @@ pub fn round(seed: u64, number: u64, kind: Kind) -> Round {
 type Growth = fn(u64) -> Moment;
 
 /// When rows are folded, and of which log a kill awaits the growth. From a generator of its own, so that it changes nothing else of a plan.
-fn fresh(seed: u64, number: u64, kind: Kind) -> (Fold, Growth) {
+fn folds_and_growth(seed: u64, number: u64, kind: Kind) -> (Fold, Growth) {
     let random = &mut generator(!seed, number + 1);
     match kind {
         Kind::Fleet => (Fold::Never, Moment::Growth),

@@ -163,7 +163,7 @@ fn act<'scope>(
     for number in 0..u64::from(round.readers) {
         scope.spawn(move || load::read(scene, number));
     }
-    for book in scene.books.iter().filter(|_| round.writers > 0) {
+    for book in scene.books.iter().filter(|_| round.mixers > 0) {
         let ground = scene.ground(book);
         for number in 0..u64::from(round.mixers) {
             scope.spawn(move || load::write_mixed(ground, number));

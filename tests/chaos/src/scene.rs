@@ -137,7 +137,6 @@ impl<'r> Scene<'r> {
             is_follower: false,
             pause_ms_max: self.pause_ms_max,
             seed: self.seed,
-            patience: ANSWER_MAX,
         }
     }
 

@@ -12,13 +12,6 @@ pub enum Length {
     Rounds(u64),
     /// So many kills, in rounds of nothing else.
     Kills(u64),
-    /// So many promotions of followers, in rounds of nothing but two servers that keep the same stores.
-    Promotions {
-        /// How many.
-        count: u64,
-        /// Whether writes wait for a follower: then no promotion loses any that was acknowledged.
-        acknowledges: bool,
-    },
 }
 
 /// The settings of a campaign.

@@ -119,7 +119,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Lays a read-only mount over the folders of both logs: open files can be written, none can be made.
+    /// Lays a read-only mount over the folders of all logs: open files can be written, none can be made.
     pub(super) fn read_only(&self, scene: &Scene<'_>, lasts: Duration) -> anyhow::Result<()> {
         begin(scene);
         let folders = ["store/events", FOLDERS[0], FOLDERS[1], fresh::LOG];

@@ -1,7 +1,7 @@
 //! The moment of a kill -9.
 
 use crate::fresh::LOG;
-use crate::mixed::{LOGGED, SYNCED};
+use crate::mixed::FOLDERS;
 use crate::plan::Moment;
 use crate::scene::Scene;
 use std::path::Path;
@@ -32,10 +32,9 @@ pub fn await_moment(scene: &Scene<'_>, moment: Moment) {
         Moment::Growth(count) | Moment::FreshGrowth(count) | Moment::MixedGrowth(count) => {
             wait(&|| has_come(count));
             let log = match moment {
-                Moment::FreshGrowth(_) => LOG.to_owned(),
-                Moment::MixedGrowth(count) if count % 2 == 0 => format!("store/{SYNCED}"),
-                Moment::MixedGrowth(_) => format!("store/{LOGGED}"),
-                _ => "store/events".to_owned(),
+                Moment::FreshGrowth(_) => LOG,
+                Moment::MixedGrowth(count) => FOLDERS[(count % 2) as usize],
+                _ => "store/events",
             };
             let folder = scene.folder.join(log);
             let length = log_bytes(&folder);

@@ -11,7 +11,6 @@ use crate::invariant::mixed::read;
 use crate::load::{self, Ground};
 use crate::mixed::{Book, Found, LOGGED, Promise, SYNCED};
 use crate::plan::generator;
-use crate::scene::ANSWER_MAX;
 use crate::settings::Settings;
 use crate::tally::{Counted, Tally, Word};
 use node::Node;
@@ -27,6 +26,8 @@ use std::time::Duration;
 
 /// A follower has what it lacks within this time.
 const CATCH_UP_MAX: Duration = Duration::from_secs(20);
+/// Rounds for each promotion at most: more than half of the plans have one.
+const ROUNDS_EACH: u64 = 20;
 /// Writers of each store.
 const WRITERS: u64 = 2;
 
@@ -69,7 +70,7 @@ struct Pair<'s> {
     _sockets: tempfile::TempDir,
 }
 
-/// Runs rounds until so many followers were promoted; `say` gets a line for each finding.
+/// Runs rounds until so many followers were promoted, or too many rounds did not do it; `say` gets a line for each finding.
 ///
 /// # Errors
 /// The campaign itself cannot go on.
@@ -81,7 +82,8 @@ pub fn run(
 ) -> anyhow::Result<Outcome> {
     let (tally, mut findings, mut number) = (Tally::default(), Vec::new(), 0);
     let mut pair = None;
-    while tally.promotions.load(Ordering::Relaxed) < promotions {
+    let rounds_max = promotions.saturating_mul(ROUNDS_EACH);
+    while tally.promotions.load(Ordering::Relaxed) < promotions && number < rounds_max {
         let mut now = match pair.take() {
             Some(pair) => pair,
             None => Pair::begin(settings, number, acknowledges)?,
@@ -91,7 +93,7 @@ pub fn run(
         if settings.is_verbose {
             say(&format!("round {number}: {plan:?}"));
         }
-        let found = now.round(plan, number, random, &tally)?;
+        let found = now.round(plan, number, random, &tally);
         match found.is_empty() {
             true => pair = Some(now),
             false => tell(&found, &now.folder, say),
@@ -161,18 +163,12 @@ impl<'s> Pair<'s> {
         Ok(())
     }
 
-    fn round(
-        &mut self,
-        plan: Plan,
-        number: u64,
-        random: &mut StdRng,
-        tally: &Tally,
-    ) -> anyhow::Result<Vec<Finding>> {
+    fn round(&mut self, plan: Plan, number: u64, random: &mut StdRng, tally: &Tally) -> Vec<Finding> {
         let findings = Findings::new(number);
         if let Err(error) = self.play(plan, random, &findings, tally) {
             findings.tell(Broken::Service, format!("{plan:?}: {error:#}"));
         }
-        Ok(findings.into_inner())
+        findings.into_inner()
     }
 
     fn play(
@@ -235,7 +231,6 @@ impl<'s> Pair<'s> {
             is_follower: false,
             pause_ms_max: 1,
             seed,
-            patience: ANSWER_MAX,
         });
         let (follower, leader, settings) = (&mut self.follower, &self.leader, self.settings);
         std::thread::scope(|scope| {
@@ -276,13 +271,13 @@ impl<'s> Pair<'s> {
         tally: &Tally,
     ) -> anyhow::Result<()> {
         let Pair { follower, tls, .. } = self;
-        let pid = follower.server()?.pid();
+        let server = follower.server()?;
         let time = Duration::from_micros(random.random_range(0..8000));
         std::thread::scope(|scope| {
             // It may be answered or not.
             scope.spawn(|| follower.promote(tls).ok());
             std::thread::sleep(time);
-            let _ = rustix::process::kill_process(pid, Signal::KILL);
+            server.signal(Signal::KILL);
         });
         dead(&mut self.follower, findings, tally);
         self.follower.start(self.settings, Some(&self.leader))

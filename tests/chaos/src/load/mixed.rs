@@ -8,6 +8,7 @@ use crate::load::text;
 use crate::mixed::read::{NoAnswer, ask, items, now_ms, over, scan};
 use crate::mixed::{Book, Cell, Lane, SHARED, TOGETHER, Value, prefix, together, together_key, write};
 use crate::plan::generator;
+use crate::scene::ANSWER_MAX;
 use crate::server::Server;
 use crate::tally::Tally;
 use rand::RngExt;
@@ -52,8 +53,6 @@ pub struct Ground<'r> {
     pub pause_ms_max: u64,
     /// The round's own seed.
     pub seed: u64,
-    /// A call that is not answered within this time is lost.
-    pub patience: Duration,
 }
 
 impl Ground<'_> {
@@ -74,7 +73,7 @@ impl Ground<'_> {
 
     /// A connection by any front; a moment later where there is none.
     fn connect(&self, random: &mut StdRng) -> Option<Connection> {
-        let opened = Connection::open(Front::any(random), self.server, self.tls, self.patience, random);
+        let opened = Connection::open(Front::any(random), self.server, self.tls, ANSWER_MAX, random);
         if opened.is_err() {
             self.sleep(Duration::from_millis(10));
         }
@@ -144,37 +143,22 @@ pub fn write_mixed(ground: Ground<'_>, writer: u64) {
 /// Writes once and says with which code that was refused, or 0; `None` where it has no answer.
 pub(crate) fn probe(ground: Ground<'_>, connection: &mut Connection, random: &mut StdRng) -> Option<u64> {
     let mut lane = ground.book.take();
-    lane.made += 1;
-    let write = together(random, lane.number, lane.made);
-    let (method, payload) = write.call(ground.book.table);
-    lane.together.begun.store(lane.made, Ordering::SeqCst);
-    lane.begin(write);
-    let code = match connection.call(method, payload) {
-        Came::Answer(_, Answer::Good(answer)) => {
-            match lane.acknowledged(&answer) {
-                Ok(()) => lane.together.acknowledged.store(lane.made, Ordering::SeqCst),
-                Err(wrong) => ground.tell(Broken::PutWrong, format!("lane {}: {wrong}", lane.number)),
-            }
-            Some(0)
-        }
-        Came::Answer(_, Answer::Error(code, _)) => {
-            if code != OUTCOME_UNKNOWN {
-                lane.refused();
-            }
-            Some(code)
-        }
-        _ => None,
-    };
+    let became = write_on(ground, connection, &mut lane, random, true);
     ground.book.give_back(lane);
-    code
+    match became {
+        Became::Answered(_) => Some(0),
+        Became::Conflict => Some(CONFLICT),
+        Became::Refused(code) => Some(code),
+        Became::Unknown(goes_on) => goes_on.then_some(OUTCOME_UNKNOWN),
+    }
 }
 
 /// What became of a write.
 enum Became {
     Answered(Json),
     Conflict,
-    /// Nothing was written.
-    Refused,
+    /// With that code: nothing was written.
+    Refused(u64),
     /// Nobody knows; whether the connection can go on.
     Unknown(bool),
 }
@@ -198,7 +182,7 @@ fn send(ground: Ground<'_>, connection: &mut Connection, (method, payload): (&'s
             ground.explain(code, &ex);
             return match code {
                 OUTCOME_UNKNOWN => Became::Unknown(true),
-                _ => Became::Refused,
+                _ => Became::Refused(code),
             };
         }
         Came::Closed => {
@@ -217,8 +201,21 @@ fn send(ground: Ground<'_>, connection: &mut Connection, (method, payload): (&'s
 
 /// Whether the connection and the lane can go on.
 fn write_one(ground: Ground<'_>, connection: &mut Connection, lane: &mut Lane, random: &mut StdRng) -> bool {
-    lane.made += 1;
     let is_together = random.random_ratio(1, 3);
+    let became = write_on(ground, connection, lane, random, is_together);
+    !matches!(became, Became::Unknown(_))
+}
+
+/// One write on a lane, of the keys that are written together or of any, and what became of it; an answer that is not what it has to be
+/// counts as none.
+fn write_on(
+    ground: Ground<'_>,
+    connection: &mut Connection,
+    lane: &mut Lane,
+    random: &mut StdRng,
+    is_together: bool,
+) -> Became {
+    lane.made += 1;
     let write = match is_together {
         true => together(random, lane.number, lane.made),
         false => write(random, lane.number, lane.made, &lane.cells),
@@ -228,32 +225,29 @@ fn write_one(ground: Ground<'_>, connection: &mut Connection, lane: &mut Lane, r
         lane.together.begun.store(lane.made, Ordering::SeqCst);
     }
     let expected = lane.begin(write);
-    match (send(ground, connection, call), expected) {
-        (Became::Answered(answer), _) => {
+    let became = send(ground, connection, call);
+    match &became {
+        Became::Answered(answer) => {
             Tally::add(&ground.tally.mixed, 1);
-            if let Err(wrong) = lane.acknowledged(&answer) {
+            if let Err(wrong) = lane.acknowledged(answer) {
                 ground.tell(Broken::PutWrong, format!("lane {}: {wrong}", lane.number));
-                return false;
+                return Became::Unknown(false);
             }
             if is_together {
                 lane.together.acknowledged.store(lane.made, Ordering::SeqCst);
             }
-            true
         }
-        (Became::Conflict, expected) => {
+        Became::Conflict => {
             lane.refused();
             if expected.is_some() {
                 let seen = format!("lane {}: a condition that holds was refused", lane.number);
                 ground.tell(Broken::PutWrong, seen);
             }
-            true
         }
-        (Became::Refused, _) => {
-            lane.refused();
-            true
-        }
-        (Became::Unknown(_), _) => false,
+        Became::Refused(_) => lane.refused(),
+        Became::Unknown(_) => {}
     }
+    became
 }
 
 /// Adds one to the counter of all. Whether the connection can go on.
@@ -272,7 +266,7 @@ fn add(ground: Ground<'_>, connection: &mut Connection) -> bool {
             ground.tell(Broken::PutWrong, "an increment met a conflict");
             true
         }
-        Became::Refused => {
+        Became::Refused(_) => {
             ground.book.not_added();
             true
         }
