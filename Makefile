@@ -87,10 +87,11 @@ fuzz: ## fuzz TARGET=frame for SECONDS=60 (fuzz/corpus lists the targets); needs
 		-dict=fuzz/words.dict -artifact_prefix=$(FUZZ)/work/$(TARGET)- -print_final_stats=1 \
 		$(FUZZ)/work/$(TARGET) fuzz/corpus/$(TARGET)
 
-chaos: ## hurt a real server for SECONDS=60, or for KILLS=1000 kills, or two for FOLLOWERS=100 promotions (ACKNOWLEDGE=1: none may lose a write), planned from SEED; prints what broke
+chaos: ## hurt a real server for SECONDS=60 or KILLS=1000 kills, or two that keep the same stores for FOLLOWERS=100 promotions (ACKNOWLEDGE=1: writes wait for a follower), planned from SEED; prints what broke
 	@.ci/beat "building millpond and the campaign" $(CARGO) build --locked --profile $(PROFILE) -p millpond-cli -p millpond-tests-chaos
 	@$(BUILT)/$(PROFILE:dev=debug)/millpond-chaos --millpond $(BUILT)/$(PROFILE:dev=debug)/millpond --keep $(BUILT)/chaos \
-		$(if $(FOLLOWERS),--followers $(FOLLOWERS) $(if $(ACKNOWLEDGE),--acknowledge),$(if $(KILLS),--kills $(KILLS),--seconds $(SECONDS))) $(if $(SEED),--seed $(SEED))
+		$(if $(FOLLOWERS),--followers $(FOLLOWERS),$(if $(KILLS),--kills $(KILLS),--seconds $(SECONDS))) \
+		$(if $(ACKNOWLEDGE),--acknowledge) $(if $(SEED),--seed $(SEED))
 
 lint: ## format, clippy, allowed edges, tidy, licences
 	$(CARGO) fmt --all -- --check

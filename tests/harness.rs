@@ -295,6 +295,19 @@ impl Drop for Millpond {
     }
 }
 
+/// The text of a call.
+fn request(method: &str, payload: &Value) -> String {
+    let body = payload.to_string();
+    format!(
+        "POST /service/{method} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    )
+}
+
+fn json_of(method: &str, text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{method}: {error} in {text:?}"))
+}
+
 /// One HTTP connection, kept open.
 pub struct Http {
     pub stream: TcpStream,
@@ -310,15 +323,16 @@ impl Http {
 
     /// Status and JSON of one call.
     pub fn call(&mut self, method: &str, payload: &Value) -> (u16, Value) {
-        let body = payload.to_string();
-        let (status, text) = self.send(&format!(
-            "POST /service/{method} HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
-            body.len()
-        ));
-        (
-            status,
-            serde_json::from_str(&text).unwrap_or_else(|error| panic!("{method}: {error} in {text:?}")),
-        )
+        let (status, text) = self.send(&request(method, payload));
+        (status, json_of(method, &text))
+    }
+
+    /// The same, or `None` where the connection is lost.
+    pub fn try_call(&mut self, method: &str, payload: &Value) -> Option<(u16, Value)> {
+        let request = request(method, payload);
+        self.stream.write_all(request.as_bytes()).ok()?;
+        let (status, text) = self.answer()?;
+        Some((status, json_of(method, &text)))
     }
 
     /// Status and body of one request.

@@ -33,7 +33,7 @@ mod serving {
     mod ordered_copies;
     mod ordered_eviction;
     mod ordered_follower_copies;
-    mod ordered_followers;
+    pub(crate) mod ordered_followers;
     mod ordered_lists;
     mod ordered_writes;
     mod plugin;

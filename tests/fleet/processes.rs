@@ -38,7 +38,7 @@ fn connections(server: &Millpond) -> Vec<Http> {
     (0..CONNECTIONS).map(|_| Http::connect(&server.addr)).collect()
 }
 
-fn infos(http: &mut Http) -> Value {
+pub(super) fn infos(http: &mut Http) -> Value {
     let (status, infos) = http.call("*infos", &json!({}));
     assert_eq!(status, 200, "{infos}");
     infos["millpond"].clone()

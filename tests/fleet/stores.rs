@@ -1,7 +1,8 @@
 //! Ordered stores of a server that is several processes: each of them answers, and one has the stores.
 
-use super::processes::{own_address, sample, wait};
-use crate::harness::{Frames, Http, Millpond, millpond};
+use super::processes::{infos, own_address, sample, wait};
+use crate::harness::{Frames, Http, Millpond};
+use crate::serving::ordered_followers::promote;
 use crate::serving::resp::{Redis, command};
 use millpond_wire_frame::Encoding;
 use millpond_wire_payload::{Encoder, Value as Payload, decode_map};
@@ -54,9 +55,7 @@ pub(super) fn start(folder: &Path) -> Millpond {
 
 /// The number of the process that answers a connection.
 fn process(http: &mut Http) -> u64 {
-    let (status, infos) = http.call("*infos", &json!({}));
-    assert_eq!(status, 200, "{infos}");
-    infos["millpond"]["process"].as_u64().unwrap()
+    infos(http)["process"].as_u64().unwrap()
 }
 
 /// Connections to each process, by its number; none is without.
@@ -90,8 +89,8 @@ fn every_process_reads_and_writes_the_stores_and_counts_its_own_calls() {
             );
         }
         let puts = of_process.len() as u64;
-        let (_, infos) = of_process[0].call("*infos", &json!({}));
-        let methods = &infos["millpond"]["methods"];
+        let infos = infos(&mut of_process[0]);
+        let methods = &infos["methods"];
         assert_eq!(
             methods["ordered.put"]["answered"],
             json!(puts),
@@ -103,7 +102,7 @@ fn every_process_reads_and_writes_the_stores_and_counts_its_own_calls() {
             "process {number}"
         );
         // What the process that has the stores says of them, each process says.
-        let stores = &infos["millpond"]["ordered"];
+        let stores = &infos["ordered"];
         assert_eq!(
             stores["events"]["keys"],
             json!(CONNECTIONS),
@@ -344,19 +343,9 @@ fn followers_and_leaders_may_be_several_processes() {
         assert_eq!(answer["leader"], json!(leader.addr), "{answer}");
     }
     assert!(leader.terminate().success());
-    let mut promote = millpond();
-    promote.args([
-        "ordered",
-        "promote",
-        "events",
-        "--server",
-        &follower.addr,
-        "--token-file",
-    ]);
     let file = b.path().join("admin.token");
     std::fs::write(&file, "of-the-admin\n").unwrap();
-    let promoted = promote.arg(&file).output().unwrap();
-    assert!(promoted.status.success(), "{promoted:?}");
+    promote(&follower.addr, &file);
     let (status, answer) = follower.call("ordered.put", &json!({"entries": [["late", "v"]]}));
     assert_eq!(status, 200, "{answer}");
     assert!(follower.terminate().success());

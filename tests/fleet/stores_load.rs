@@ -4,9 +4,8 @@ use super::processes::{sample, signal, wait};
 use super::stores::{by_process, folder, start};
 use crate::harness::{Http, Millpond};
 use crate::serving::resp::{Redis, command};
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -33,10 +32,7 @@ fn write(mut http: Http, name: &str, stop: &AtomicBool, written: &AtomicU64) -> 
             break;
         }
         let key = format!("{name}-{number}");
-        let body = json!({"entries": [[key, "v"]]}).to_string();
-        let head = "POST /service/ordered.put HTTP/1.1\r\nHost: localhost\r\nContent-Length: ";
-        let sent = write!(http.stream, "{head}{}\r\n\r\n{body}", body.len());
-        let Some((status, answer)) = sent.ok().and_then(|()| http.answer()) else {
+        let Some((status, answer)) = http.try_call("ordered.put", &json!({"entries": [[key, "v"]]})) else {
             writer.lost = true;
             break;
         };
@@ -44,7 +40,6 @@ fn write(mut http: Http, name: &str, stop: &AtomicBool, written: &AtomicU64) -> 
             writer.acknowledged.push(key);
             written.fetch_add(1, Ordering::Relaxed);
         } else {
-            let answer: Value = serde_json::from_str(&answer).unwrap();
             *writer
                 .refused
                 .entry(answer["code"].as_u64().unwrap())
@@ -161,7 +156,7 @@ fn a_stop_under_load_finishes_what_any_process_has_accepted() {
 
 #[test]
 fn what_is_larger_on_its_way_than_it_came_leaves_the_connection_between_processes_whole() {
-    let folder = folder(113);
+    let folder = folder(117);
     let server = start(folder.path());
     let mut connections = by_process(&server);
     // A byte here is six in JSON.

@@ -1,6 +1,6 @@
 //! Ordered stores whose writes wait for a follower: leaders that are killed, followers that are away, and stops in between.
 
-use super::ordered_followers::{RECORD, at, folder, has, promote, put, replication, start_set};
+use super::ordered_followers::{RECORD, at, folder, has, promote_in, put, replication, start_set};
 use crate::harness::{Http, Millpond};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -40,6 +40,19 @@ fn put_apart(server: &Millpond, key: &str) -> std::thread::JoinHandle<(u16, Valu
     std::thread::spawn(move || http.call("ordered.put", &call))
 }
 
+/// Puts again until it is acknowledged.
+fn put_until_taken(server: &Millpond, key: &str) {
+    let until = Instant::now() + Duration::from_secs(60);
+    loop {
+        let answer = put(server, key);
+        if answer.0 == 200 {
+            return;
+        }
+        assert!(Instant::now() < until, "{answer:?}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 fn code(answer: &(u16, Value)) -> (u16, u64) {
     (answer.0, answer.1["code"].as_u64().unwrap_or_default())
 }
@@ -56,13 +69,8 @@ fn what_was_acknowledged_is_there_when_the_leader_is_killed_and_its_follower_pro
             std::thread::spawn(move || {
                 let mut http = Http::connect(&addr);
                 for at in 0.. {
-                    let body = json!({"entries": [[format!("w{writer}k{at}"), "value"]]}).to_string();
-                    let request = format!(
-                        "POST /service/ordered.put HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
-                        body.len()
-                    );
-                    let sent = std::io::Write::write_all(&mut http.stream, request.as_bytes());
-                    match sent.ok().and_then(|()| http.answer()) {
+                    let call = json!({"entries": [[format!("w{writer}k{at}"), "value"]]});
+                    match http.try_call("ordered.put", &call) {
                         Some((200, _)) => {}
                         Some(other) => panic!("{other:?}"),
                         None => return at,
@@ -76,7 +84,7 @@ fn what_was_acknowledged_is_there_when_the_leader_is_killed_and_its_follower_pro
     leader.signal("KILL");
     let acknowledged: Vec<usize> = writers.into_iter().map(|writer| writer.join().unwrap()).collect();
     assert!(acknowledged.iter().sum::<usize>() >= 100, "{acknowledged:?}");
-    promote(b.path());
+    promote_in(b.path());
     for (writer, count) in acknowledged.into_iter().enumerate() {
         let keys: Vec<String> = (0..count).map(|at| format!("w{writer}k{at}")).collect();
         let (status, answer) = follower.call("ordered.get", &json!({"keys": keys}));
@@ -99,7 +107,7 @@ fn without_a_follower_writes_are_answered_in_time_and_reads_go_on() {
     let leader = start(a.path(), None, &[SHORT]);
     let follower = start(b.path(), Some(&at(a.path())), &[SHORT]);
     // The first may come before the follower does.
-    while put(&leader, "first").0 != 200 {}
+    put_until_taken(&leader, "first");
     assert_eq!(replication(&leader)["acknowledging"], json!(true));
     assert_eq!(replication(&follower)["acknowledging"], json!(null));
     assert!(follower.terminate().success());
@@ -126,7 +134,7 @@ fn without_a_follower_writes_are_answered_in_time_and_reads_go_on() {
     let follower = start(b.path(), Some(&at(a.path())), &[SHORT]);
     leader.wait_for(HELD, |held| held == 0);
     assert!(has(&leader, "late") && has(&follower, "late"));
-    while put(&leader, "next").0 != 200 {}
+    put_until_taken(&leader, "next");
     assert!(has(&follower, "next") && !has(&leader, "refused"));
     let log = std::fs::read_to_string(a.path().join("millpond.log")).unwrap();
     assert!(log.contains("it acknowledges writes again"), "{log}");

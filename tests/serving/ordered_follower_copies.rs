@@ -1,47 +1,32 @@
 //! Followers that begin late or were away too long: they take a copy of their leader's store by themselves, over sockets.
 
+use super::ordered_followers::{RECORD, folder as plain_folder, start_set};
 use super::plugin::wait_for_log;
 use crate::harness::Millpond;
 use serde_json::{Value, json};
 use std::path::Path;
 
-const CONFIG: &str = r#"
-[server]
-listen = "127.0.0.1:0"
-threads = 1
-[admin]
-listen = "127.0.0.1:0"
-token = "of-the-admin"
-[log]
-file = "millpond.log"
-[ordered.events]
-path = "events"
-segment_bytes_max = 2000
-checkpoint_log_bytes = 6000
-[access.tokens.followers]
-token = "of-the-followers"
-methods = ["ordered.follow", "ordered.copy"]
-[access.tokens.older]
-token = "of-older-followers"
-methods = ["ordered.follow"]
-"#;
-const RECORD: &str = "millpond_store_record{store=\"events\"}";
+/// Logs and checkpoints are small, and the followers' token opens copies too, unlike that of older ones.
+const SMALL: [&str; 4] = [
+    "ordered.events.segment_bytes_max=2000",
+    "ordered.events.checkpoint_log_bytes=6000",
+    "access.tokens.followers.methods=[\"ordered.follow\", \"ordered.copy\"]",
+    "access.tokens.older={token=\"of-older-followers\", methods=[\"ordered.follow\"]}",
+];
 
 fn folder() -> tempfile::TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| std::fs::write(folder.path().join(name), text).unwrap();
-    write("millpond.toml", CONFIG);
-    write("follow.token", "of-the-followers\n");
-    write("older.token", "of-older-followers\n");
+    let folder = plain_folder();
+    std::fs::write(folder.path().join("older.token"), "of-older-followers\n").unwrap();
     folder
 }
 
+fn start(folder: &Path, set: &[&str]) -> Millpond {
+    let set: Vec<&str> = SMALL.iter().chain(set).copied().collect();
+    start_set(folder, None, "follow.token", &set)
+}
+
 fn follow(folder: &Path, leader: &str, token_file: &str) -> Millpond {
-    let set = [
-        format!("ordered.events.follow={leader:?}"),
-        format!("ordered.events.follow_token_file={token_file:?}"),
-    ];
-    Millpond::start(folder, &set.each_ref().map(String::as_str))
+    start_set(folder, Some(leader), token_file, &SMALL)
 }
 
 fn puts(server: &Millpond, from: u64, to: u64) {
@@ -67,7 +52,7 @@ fn scan(server: &Millpond) -> Value {
 #[test]
 fn a_follower_that_comes_late_or_was_away_takes_a_copy_and_follows_on() {
     let (a, b) = (folder(), folder());
-    let leader = Millpond::start(a.path(), &[]);
+    let leader = start(a.path(), &[]);
     puts(&leader, 0, 300);
     checkpoint(&leader);
     // The leader's log begins behind record 0, and it is written to while it is copied.
@@ -103,7 +88,7 @@ fn a_follower_that_comes_late_or_was_away_takes_a_copy_and_follows_on() {
 #[test]
 fn copies_are_given_with_a_token_alone_and_to_no_store_of_another_history() {
     let (a, b, c) = (folder(), folder(), folder());
-    let leader = Millpond::start(a.path(), &[]);
+    let leader = start(a.path(), &[]);
     puts(&leader, 0, 20);
     checkpoint(&leader);
     let call = json!({"follower": "f", "history": vec![0; 16], "epoch": 1, "position": 0});
@@ -140,7 +125,7 @@ fn copies_are_given_with_a_token_alone_and_to_no_store_of_another_history() {
     assert!(follower.terminate().success());
 
     // A store of its own is not replaced by another server's.
-    let other = Millpond::start(c.path(), &[]);
+    let other = start(c.path(), &[]);
     puts(&other, 0, 2);
     assert!(other.terminate().success());
     let other = follow(c.path(), &leader.addr, "follow.token");
@@ -161,21 +146,19 @@ fn a_follower_calls_its_leader_by_tls_and_refuses_one_that_nobody_it_trusts_has_
     };
     let (own, other) = (certificate(&a), certificate(&c));
     let tls = "server.tls={listen=\"127.0.0.1:0\",certificate=\"server.pem\",private_key=\"server.key\"}";
-    let leader = Millpond::start(a.path(), &[tls]);
+    let leader = start(a.path(), &[tls]);
     puts(&leader, 0, 100);
     checkpoint(&leader);
     let port = leader.tls.as_deref().unwrap().rsplit(':').next().unwrap();
-    let start = |folder: &Path, ca: &Path| {
-        let set = [
-            format!("ordered.events.follow=\"tls://localhost:{port}\""),
-            "ordered.events.follow_token_file=\"follow.token\"".to_owned(),
-            format!("ordered.events.follow_ca={ca:?}"),
-        ];
-        Millpond::start(folder, &set.each_ref().map(String::as_str))
+    let address = format!("tls://localhost:{port}");
+    let follow_by_tls = |folder: &Path, ca: &Path| {
+        let ca = format!("ordered.events.follow_ca={ca:?}");
+        let set: Vec<&str> = SMALL.iter().copied().chain([ca.as_str()]).collect();
+        start_set(folder, Some(&address), "follow.token", &set)
     };
-    let wrong = start(c.path(), &other);
+    let wrong = follow_by_tls(c.path(), &other);
     wait_for_log(&c, "does not follow its leader now");
-    let follower = start(b.path(), &own);
+    let follower = follow_by_tls(b.path(), &own);
     follower.wait_for(RECORD, |record| record == 100);
     puts(&leader, 100, 110);
     follower.wait_for(RECORD, |record| record == 110);

@@ -85,19 +85,18 @@ pub(super) fn replication(server: &Millpond) -> Value {
     answer["store"]["replication"].clone()
 }
 
-pub(super) fn promote(folder: &Path) -> String {
+/// Promotes the store of the server at that address; what the command says.
+pub(crate) fn promote(server: &str, token_file: &Path) -> String {
     let mut command = millpond();
-    command.args([
-        "ordered",
-        "promote",
-        "events",
-        "--server",
-        &at(folder),
-        "--token-file",
-    ]);
-    let output = command.arg(folder.join("admin.token")).output().unwrap();
+    command.args(["ordered", "promote", "events", "--server", server, "--token-file"]);
+    let output = command.arg(token_file).output().unwrap();
     assert!(output.status.success(), "{output:?}");
     String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The same of a server that is reached at a socket of its folder.
+pub(super) fn promote_in(folder: &Path) -> String {
+    promote(&at(folder), &folder.join("admin.token"))
 }
 
 #[test]
@@ -142,7 +141,7 @@ fn a_store_follows_another_through_restarts_and_takes_over() {
     follower.wait_for(RECORD, |record| record == 25);
     assert!(has(&follower, "k24"));
 
-    let said = promote(b.path());
+    let said = promote_in(b.path());
     assert!(said.contains("behind record 25"), "{said}");
     puts(&follower, 25, 27);
     assert_eq!(replication(&follower)["role"], json!("leader"));
@@ -159,7 +158,7 @@ fn a_store_follows_another_through_restarts_and_takes_over() {
     let (status, refused) = put(&leader, "late");
     assert_eq!((status, &refused["code"]), (421, &json!(30115)), "{refused}");
     assert!(leader.terminate().success());
-    promote(b.path());
+    promote_in(b.path());
     puts(&follower, 27, 30);
     // The old leader has nothing that the new one has not: it follows.
     let old = start(a.path(), Some(&at(b.path())));

@@ -45,7 +45,7 @@ fn write(store: &Store, write: impl Into<Write>) -> Receiver<Answer> {
 /// Has the follower ask until it was answered records, which it takes.
 fn carry(leader: &Store, follower: &Store) {
     let has = follower.position().unwrap();
-    let shipment = pull_for(leader, has, 1 << 20, Duration::from_secs(60)).unwrap();
+    let shipment = pull_for(leader, "b", has, 1 << 20, Duration::from_secs(60)).unwrap();
     assert!(!shipment.bytes.is_empty());
     follower.follow(shipment).unwrap();
 }
@@ -260,7 +260,7 @@ fn a_log_that_went_another_way_acknowledges_nothing() {
     // Each was judged before the next was asked.
     assert!(answer.try_recv().is_err() && leader.get(b"k").is_none());
     // It is refused at once, however long it would wait.
-    assert!(pull_for(&leader, another, 1, LONG).is_err());
+    assert!(pull_for(&leader, "b", another, 1, LONG).is_err());
     acknowledge(&leader, &follower);
     answer.recv().unwrap().unwrap();
 }
@@ -301,7 +301,7 @@ fn a_record_that_is_larger_than_a_shipment_comes_in_pieces() {
     let mut shipments = 0;
     while leader.len() < 2 {
         let has = follower.position().unwrap();
-        let shipment = pull_for(&leader, has, 700, Duration::ZERO).unwrap();
+        let shipment = pull_for(&leader, "b", has, 700, Duration::ZERO).unwrap();
         shipments += usize::from(!shipment.bytes.is_empty());
         assert!(shipment.bytes.len() <= 700);
         let behind = follower.follow(shipment).unwrap();

@@ -8,13 +8,13 @@ use std::sync::mpsc;
 use std::time::Duration;
 
 use millpond_engines_ordered::{
-    CopyAsk, CopyError, FollowError, Incoming, Options, Piece, Position, Pull, PullError, Put, Role, Store,
+    CopyAsk, CopyError, FollowError, Incoming, Options, Piece, Position, PullError, Put, Role, Store,
     TakeError, Took, Wanted, Write,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::followers::{followed, open, pull, ship_all};
+use crate::followers::{followed, open, pull, pull_for, ship_all};
 use crate::{contents, one, random_batch, random_put};
 
 fn ask_as(
@@ -34,7 +34,12 @@ fn ask_as(
     receiver.recv().unwrap()
 }
 
-fn ask(leader: &Store, follower: &Store, wanted: Wanted, bytes_max: usize) -> Result<Piece, CopyError> {
+pub(crate) fn ask(
+    leader: &Store,
+    follower: &Store,
+    wanted: Wanted,
+    bytes_max: usize,
+) -> Result<Piece, CopyError> {
     ask_as(leader, "b", follower.position().unwrap(), (wanted, bytes_max))
 }
 
@@ -79,15 +84,9 @@ fn leave_behind(leader: &Store, rng: &mut StdRng) {
 
 /// As a server that the leader has no file open for.
 fn is_gone(leader: &Store, follower: &Store) -> bool {
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let pull = Pull {
-        follower: "one that comes late".into(),
-        position: follower.position().unwrap(),
-        bytes_max: 1,
-        wait: Duration::ZERO,
-    };
-    leader.pull(pull, Box::new(move |answer| sender.send(answer).unwrap()));
-    matches!(receiver.recv().unwrap(), Err(PullError::Gone(_)))
+    let has = follower.position().unwrap();
+    let answer = pull_for(leader, "one that comes late", has, 1, Duration::ZERO);
+    matches!(answer, Err(PullError::Gone(_)))
 }
 
 fn copies_in(dir: &Path) -> usize {

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use millpond_engines_ordered::offline::backup;
 use millpond_engines_ordered::{
-    Batch, CopyAsk, CopyError, Durability, Effect, FollowError, Operation, Options, Position, Pull,
-    PullError, Put, Role, Shipment, Store, Wanted, Write, WriteError,
+    Batch, Durability, Effect, FollowError, Operation, Options, Position, Pull, PullError, Put, Role,
+    Shipment, Store, Write, WriteError,
 };
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::{Contents, contents, copy, one, random_batch, random_put, segments};
+use crate::{Contents, contents, one, random_batch, random_put, segments};
 
-fn options(follows: Option<&str>) -> Options {
+pub(crate) fn options(follows: Option<&str>) -> Options {
     Options {
         durability: Durability::Logged,
         segment_bytes_max: 600,
@@ -32,13 +32,14 @@ pub(crate) fn open(dir: &Path, follows: Option<&str>) -> Store {
 
 pub(crate) fn pull_for(
     store: &Store,
+    follower: &str,
     position: Position,
     bytes_max: usize,
     wait: Duration,
 ) -> Result<Shipment, PullError> {
     let (sender, receiver) = mpsc::sync_channel(1);
     let pull = Pull {
-        follower: "b".into(),
+        follower: follower.into(),
         position,
         bytes_max,
         wait,
@@ -48,13 +49,13 @@ pub(crate) fn pull_for(
 }
 
 pub(crate) fn pull(store: &Store, position: Position) -> Result<Shipment, PullError> {
-    pull_for(store, position, 1 << 20, Duration::ZERO)
+    pull_for(store, "b", position, 1 << 20, Duration::ZERO)
 }
 
 /// One question and its answer: whether anything came.
 fn ship(leader: &Store, follower: &Store, bytes_max: usize) -> bool {
     let has = follower.position().unwrap();
-    let shipment = pull_for(leader, has, bytes_max, Duration::ZERO).unwrap();
+    let shipment = pull_for(leader, "b", has, bytes_max, Duration::ZERO).unwrap();
     follower.follow(shipment).unwrap().sequence > has.sequence
 }
 
@@ -263,7 +264,7 @@ fn a_question_waits_for_the_next_record_and_for_no_longer_than_it_says() {
     let parent = tempfile::tempdir().unwrap();
     let (leader, follower) = followed(parent.path(), 1);
     let has = follower.position().unwrap();
-    let nothing = pull_for(&leader, has, 1 << 20, Duration::from_millis(1)).unwrap();
+    let nothing = pull_for(&leader, "b", has, 1 << 20, Duration::from_millis(1)).unwrap();
     assert!(nothing.bytes.is_empty());
     let writer = leader.clone();
     let (sender, receiver) = mpsc::sync_channel(2);
@@ -332,7 +333,7 @@ fn logs_that_went_other_ways_are_refused_by_name() {
         mark: None,
         ..has
     };
-    let foreign = pull_for(&other, nothing, 1 << 20, Duration::from_secs(60)).unwrap();
+    let foreign = pull_for(&other, "b", nothing, 1 << 20, Duration::from_secs(60)).unwrap();
     let refused = follower.follow(foreign).unwrap_err();
     assert!(matches!(refused, FollowError::History { .. }), "{refused}");
     assert_eq!(follower.last_sequence(), 5);
@@ -345,6 +346,7 @@ fn records_of_an_older_epoch_are_refused() {
     leader.write_wait(one("late", "v")).unwrap();
     let late = pull_for(
         &leader,
+        "b",
         follower.position().unwrap(),
         1 << 20,
         Duration::from_secs(60),
@@ -470,73 +472,14 @@ fn what_expires_goes_by_the_leaders_log_alone() {
         })
         .unwrap();
     let has = follower.position().unwrap();
-    let put = pull_for(&leader, has, 90, Duration::from_secs(60)).unwrap();
+    let put = pull_for(&leader, "b", has, 90, Duration::from_secs(60)).unwrap();
     let has = follower.follow(put).unwrap();
     assert_eq!((has.sequence, follower.len()), (2, 2));
     // The leader removes it by a record; the follower only passes over it.
-    let removal = pull_for(&leader, has, 90, Duration::from_secs(60)).unwrap();
+    let removal = pull_for(&leader, "b", has, 90, Duration::from_secs(60)).unwrap();
     assert_eq!(removal.first, 3);
     assert!(follower.get(b"short").is_none());
     assert_eq!((follower.len(), follower.last_sequence()), (2, 2));
     follower.follow(removal).unwrap();
     assert_eq!((follower.len(), follower.last_sequence()), (1, 3));
-}
-
-#[test]
-fn what_a_leader_writes_in_place_of_what_a_power_cut_took_is_no_continuation() {
-    let parent = tempfile::tempdir().unwrap();
-    let dirs = ["a", "b", "killed", "cut"].map(|name| parent.path().join(name));
-    let [a, b, killed, cut] = &dirs;
-    let (leader, follower) = (open(a, None), open(b, Some("a:1")));
-    leader.write_wait(one("k", "1")).unwrap();
-    copy(a, cut);
-    leader.write_wait(one("k", "2")).unwrap();
-    ship_all(&leader, &follower);
-    let epoch = leader.epoch();
-    copy(a, killed);
-    std::fs::copy(a.join("open"), killed.join("open")).unwrap();
-    leader.close().unwrap();
-
-    // A kill takes nothing, and neither does a close.
-    for dir in [a, killed] {
-        let again = open(dir, None);
-        assert_eq!(again.epoch(), epoch);
-        ship_all(&again, &follower);
-        again.close().unwrap();
-    }
-    // A machine that lost power has taken the second record, and was booted since.
-    std::fs::write(cut.join("open"), "another run of the system\n").unwrap();
-    let cut_off = open(cut, None);
-    assert!(cut_off.epoch() > epoch);
-    cut_off.write_wait(one("k", "other")).unwrap();
-    cut_off.write_wait(one("k", "another")).unwrap();
-    let refused = pull(&cut_off, follower.position().unwrap()).unwrap_err();
-    assert!(matches!(refused, PullError::Diverged(_)), "{refused}");
-    // Nor may a copy take the place of what the follower alone has.
-    cut_off.checkpoint().unwrap();
-    let (sender, receiver) = mpsc::sync_channel(1);
-    let ask = CopyAsk {
-        follower: "b".into(),
-        position: follower.position().unwrap(),
-        wanted: Wanted::Checkpoint,
-        bytes_max: 1 << 20,
-    };
-    cut_off.copy(ask, Box::new(move |answer| sender.send(answer).unwrap()));
-    let refused = receiver.recv().unwrap().unwrap_err();
-    assert!(matches!(refused, CopyError::Refused(_)), "{refused}");
-    cut_off.close().unwrap();
-    // Once is enough: it was closed.
-    let again = open(cut, None);
-    assert_eq!(again.last_sequence(), 3);
-    let epoch = again.epoch();
-    again.close().unwrap();
-    // A store that is synced from then on has lost what was not, too.
-    std::fs::write(cut.join("open"), "another run of the system\n").unwrap();
-    let synced = Options {
-        durability: Durability::Synced,
-        ..options(None)
-    };
-    let (again, _) = Store::open(cut, synced).unwrap();
-    assert!(again.epoch() > epoch && !cut.join("open").exists());
-    again.close().unwrap();
 }

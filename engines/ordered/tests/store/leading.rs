@@ -3,10 +3,13 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millpond_engines_ordered::offline::{backup, restore};
-use millpond_engines_ordered::{Position, PullError, Role, WriteError};
+use millpond_engines_ordered::{
+    CopyError, Durability, Options, Position, PullError, Role, Store, Wanted, WriteError,
+};
 
-use crate::followers::{followed, open, pull};
-use crate::{contents, one};
+use crate::copies::ask;
+use crate::followers::{followed, open, options, pull, ship_all};
+use crate::{contents, copy, one};
 
 #[test]
 fn a_follower_that_is_opened_without_its_leader_takes_no_writes_until_it_is_promoted() {
@@ -141,4 +144,55 @@ fn a_follower_that_was_promoted_by_mistake_is_told_to_begin_with_a_copy() {
     leader.promote().unwrap();
     let refused = pull(&leader, has).unwrap_err();
     assert!(refused.to_string().contains("was promoted in epoch"), "{refused}");
+}
+
+#[test]
+fn what_a_leader_writes_in_place_of_what_a_power_cut_took_is_no_continuation() {
+    let parent = tempfile::tempdir().unwrap();
+    let dirs = ["a", "b", "killed", "cut"].map(|name| parent.path().join(name));
+    let [a, b, killed, cut] = &dirs;
+    let (leader, follower) = (open(a, None), open(b, Some("a:1")));
+    leader.write_wait(one("k", "1")).unwrap();
+    copy(a, cut);
+    leader.write_wait(one("k", "2")).unwrap();
+    ship_all(&leader, &follower);
+    let epoch = leader.epoch();
+    copy(a, killed);
+    std::fs::copy(a.join("open"), killed.join("open")).unwrap();
+    leader.close().unwrap();
+
+    // A kill takes nothing, and neither does a close.
+    for dir in [a, killed] {
+        let again = open(dir, None);
+        assert_eq!(again.epoch(), epoch);
+        ship_all(&again, &follower);
+        again.close().unwrap();
+    }
+    // A machine that lost power has taken the second record, and was booted since.
+    std::fs::write(cut.join("open"), "another run of the system\n").unwrap();
+    let cut_off = open(cut, None);
+    assert!(cut_off.epoch() > epoch);
+    cut_off.write_wait(one("k", "other")).unwrap();
+    cut_off.write_wait(one("k", "another")).unwrap();
+    let refused = pull(&cut_off, follower.position().unwrap()).unwrap_err();
+    assert!(matches!(refused, PullError::Diverged(_)), "{refused}");
+    // Nor may a copy take the place of what the follower alone has.
+    cut_off.checkpoint().unwrap();
+    let refused = ask(&cut_off, &follower, Wanted::Checkpoint, 1 << 20).unwrap_err();
+    assert!(matches!(refused, CopyError::Refused(_)), "{refused}");
+    cut_off.close().unwrap();
+    // Once is enough: it was closed.
+    let again = open(cut, None);
+    assert_eq!(again.last_sequence(), 3);
+    let epoch = again.epoch();
+    again.close().unwrap();
+    // A store that is synced from then on has lost what was not, too.
+    std::fs::write(cut.join("open"), "another run of the system\n").unwrap();
+    let synced = Options {
+        durability: Durability::Synced,
+        ..options(None)
+    };
+    let (again, _) = Store::open(cut, synced).unwrap();
+    assert!(again.epoch() > epoch && !cut.join("open").exists());
+    again.close().unwrap();
 }

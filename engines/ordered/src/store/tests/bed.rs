@@ -6,11 +6,12 @@
 
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
 
 use tempfile::TempDir;
 
 use super::*;
-use crate::{Kind, Put};
+use crate::{FollowError, Kind, Position, Pull, Put};
 use millpond_wal::faults::failing::{FailingDisk, Plan};
 
 /// Of a segment's header.
@@ -124,12 +125,25 @@ pub fn contents(store: &Store) -> Vec<String> {
     found
 }
 
+/// A question of the follower, and the answer into it.
+pub fn ship(leader: &Store, follower: &Store, bytes_max: usize) -> Result<Position, FollowError> {
+    let (sender, receiver) = sync_channel(1);
+    let pull = Pull {
+        follower: "b".into(),
+        position: follower.position().unwrap(),
+        bytes_max,
+        wait: Duration::ZERO,
+    };
+    leader.pull(pull, Box::new(move |answer| sender.send(answer).unwrap()));
+    follower.follow(receiver.recv().unwrap().unwrap())
+}
+
 /// Waits until something is so, which it is to be soon.
 pub fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let until = Instant::now() + std::time::Duration::from_secs(60);
+    let until = Instant::now() + Duration::from_secs(60);
     while !is_so() {
         assert!(Instant::now() < until, "{what}");
-        std::thread::sleep(std::time::Duration::from_millis(1));
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

@@ -5,12 +5,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use super::bed::{contents, one, wait_until};
+use super::bed::{contents, one, ship, wait_until};
 use super::traces::scratch;
 use super::*;
 use crate::{CopyAsk, CopyError, Piece, Position, Took, Wanted};
@@ -71,15 +70,7 @@ fn leader(dir: &Path) -> Store {
 fn follow(leader: &Store, follower: &Store) {
     let last = leader.last_sequence();
     while follower.last_sequence() < last {
-        let (sender, receiver) = sync_channel(1);
-        let pull = crate::Pull {
-            follower: "b".into(),
-            position: follower.position().unwrap(),
-            bytes_max: 1 << 20,
-            wait: Duration::ZERO,
-        };
-        leader.pull(pull, Box::new(move |answer| sender.send(answer).unwrap()));
-        follower.follow(receiver.recv().unwrap().unwrap()).unwrap();
+        ship(leader, follower, 1 << 20).unwrap();
     }
 }
 

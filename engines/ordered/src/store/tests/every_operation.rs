@@ -7,12 +7,10 @@
 
 use std::io;
 use std::sync::Mutex;
-use std::sync::mpsc::sync_channel;
-use std::time::Duration;
 
-use super::bed::wait_until;
+use super::bed::{ship, wait_until};
 use super::*;
-use crate::{FollowError, Position, Pull, Put, Role};
+use crate::{FollowError, Put, Role};
 use millpond_wal::{LogFile, RealDisk};
 
 const HOUR: u64 = 3_600_000;
@@ -282,20 +280,8 @@ fn a_disk_that_fails_at_any_operation_takes_nothing_that_was_acknowledged() {
     assert!(counts.iter().all(|count| *count > 50), "{counts:?}");
 }
 
-fn ship(leader: &Store, follower: &Store) -> Result<Position, FollowError> {
-    let (sender, receiver) = sync_channel(1);
-    let pull = Pull {
-        follower: "b".into(),
-        position: follower.position().unwrap(),
-        bytes_max: 100,
-        wait: Duration::ZERO,
-    };
-    leader.pull(pull, Box::new(move |answer| sender.send(answer).unwrap()));
-    follower.follow(receiver.recv().unwrap().unwrap())
-}
-
 fn ship_all(leader: &Store, follower: &Store) -> Result<(), FollowError> {
-    while ship(leader, follower)?.sequence < WRITES as u64 {}
+    while ship(leader, follower, 100)?.sequence < WRITES as u64 {}
     Ok(())
 }
 

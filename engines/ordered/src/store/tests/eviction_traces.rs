@@ -8,10 +8,11 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::bed::{contents, one};
+use super::traces::{at_every_end, scratch, seeds};
 use super::*;
 use crate::{Eviction, Put};
 use millpond_wal::faults::recording::{Event, Recording};
-use millpond_wal::faults::survival::{End, Survival, lay_out};
+use millpond_wal::faults::survival::Survival;
 
 const ENTRY: u64 = 48 + 3 + 8;
 const ENTRIES: u64 = 6;
@@ -62,43 +63,23 @@ fn between(before: &Shown, after: &Shown) -> Shown {
 
 fn check(seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
-    let parent = super::traces::scratch();
+    let parent = scratch();
     let events = record(&parent.path().join("store"), &mut rng);
-    let shown = events.iter().filter_map(|event| match event {
-        Event::Note(shown) => Some(shown),
-        Event::Disk(_) => None,
+    let mut between_records = 0;
+    at_every_end(&events, &options(), &mut rng, |store, end, now, next| {
+        let found = contents(store);
+        assert!(store.entry_bytes() <= ENTRIES * ENTRY, "seed {seed}, {end:?}");
+        let is_between = || next.is_some_and(|next| found == between(now, next));
+        if found != *now && next.is_none_or(|next| found != *next) {
+            assert!(
+                is_between(),
+                "seed {seed}, {end:?}: {found:?} is neither {now:?} nor {next:?}"
+            );
+            between_records += 1;
+        }
+        // What the next process does goes on from there.
+        store.write_wait(one("new", "1")).unwrap();
     });
-    let shown: Vec<&Shown> = shown.collect();
-    let (mut survival, mut notes, mut between_records) = (Survival::default(), 0, 0);
-    for event in &events {
-        match event {
-            Event::Disk(change) => survival.apply(change),
-            Event::Note(_) => notes += 1,
-        }
-        if notes == 0 {
-            continue;
-        }
-        for end in [End::Killed, End::PowerCut, End::Torn] {
-            let left = parent.path().join("left");
-            lay_out(&survival.left(end, &mut rng), &left);
-            let (store, _) = Store::open(&left, options()).unwrap();
-            let found = contents(&store);
-            assert!(store.entry_bytes() <= ENTRIES * ENTRY, "seed {seed}, {end:?}");
-            let (now, next) = (shown[notes - 1], shown.get(notes));
-            let is_between = || next.is_some_and(|next| found == between(now, next));
-            if found != *now && next.is_none_or(|next| found != **next) {
-                assert!(
-                    is_between(),
-                    "seed {seed}, {end:?}: {found:?} is neither {now:?} nor {next:?}"
-                );
-                between_records += 1;
-            }
-            // What the next process does goes on from there.
-            store.write_wait(one("new", "1")).unwrap();
-            store.close().unwrap();
-            std::fs::remove_dir_all(&left).unwrap();
-        }
-    }
     assert!(
         between_records > 0,
         "seed {seed}: no crash between removals and what they are for"
@@ -107,7 +88,7 @@ fn check(seed: u64) {
 
 #[test]
 fn no_crash_brings_back_what_gave_way_or_takes_what_was_shown() {
-    for seed in super::traces::seeds(3) {
+    for seed in seeds(3) {
         check(seed);
     }
 }

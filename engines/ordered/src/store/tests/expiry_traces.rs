@@ -10,10 +10,11 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
 use super::bed::{contents, wait_until};
+use super::traces::{at_every_end, scratch, seeds};
 use super::*;
 use crate::{Batch, Operation, Put};
 use millpond_wal::faults::recording::{Event, Recording};
-use millpond_wal::faults::survival::{End, Survival, lay_out};
+use millpond_wal::faults::survival::Survival;
 
 const HOUR: u64 = 3_600_000;
 const YEAR: u64 = 365 * 24 * HOUR;
@@ -111,39 +112,19 @@ fn record(dir: &Path, rng: &mut StdRng) -> Vec<Event<Shown>> {
 
 fn check(seed: u64) {
     let mut rng = StdRng::seed_from_u64(seed);
-    let parent = super::traces::scratch();
+    let parent = scratch();
     let events = record(&parent.path().join("store"), &mut rng);
-    let shown = events.iter().filter_map(|event| match event {
-        Event::Note(shown) => Some(shown),
-        Event::Disk(_) => None,
+    let mut with_expired = 0;
+    at_every_end(&events, &options(), &mut rng, |store, end, now, next| {
+        // As much time has passed by the system's clock.
+        store.handle.index.clock().observe(now.now_ms);
+        let found = contents(store);
+        with_expired += usize::from(store.len() > found.len());
+        assert!(
+            found == now.entries || next.is_some_and(|next| found == next.entries),
+            "seed {seed}, {end:?}: {found:?} is neither {now:?} nor {next:?}"
+        );
     });
-    let shown: Vec<&Shown> = shown.collect();
-    let (mut survival, mut notes, mut with_expired) = (Survival::default(), 0, 0);
-    for event in &events {
-        match event {
-            Event::Disk(change) => survival.apply(change),
-            Event::Note(_) => notes += 1,
-        }
-        if notes == 0 {
-            continue;
-        }
-        for end in [End::Killed, End::PowerCut, End::Torn] {
-            let left = parent.path().join("left");
-            lay_out(&survival.left(end, &mut rng), &left);
-            let (store, _) = Store::open(&left, options()).unwrap();
-            let (now, next) = (shown[notes - 1], shown.get(notes));
-            // As much time has passed by the system's clock.
-            store.handle.index.clock().observe(now.now_ms);
-            let found = contents(&store);
-            with_expired += usize::from(store.len() > found.len());
-            assert!(
-                found == now.entries || next.is_some_and(|next| found == next.entries),
-                "seed {seed}, {end:?}: {found:?} is neither {now:?} nor {next:?}"
-            );
-            store.close().unwrap();
-            std::fs::remove_dir_all(&left).unwrap();
-        }
-    }
     assert!(
         with_expired > 0,
         "seed {seed}: none was left whose removal was not logged"
@@ -152,7 +133,7 @@ fn check(seed: u64) {
 
 #[test]
 fn no_crash_brings_back_what_expired_or_takes_what_was_shown() {
-    for seed in super::traces::seeds(2) {
+    for seed in seeds(2) {
         check(seed);
     }
 }

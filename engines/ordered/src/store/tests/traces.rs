@@ -3,7 +3,8 @@
 //!
 //! Invariants under test: no reader and no answer shows a record before a sync covers it, so a loss of power takes nothing away
 //! that was shown; what was acknowledged is there; and nothing half is.
-//! `MILLPOND_TRACE_ROUNDS` is how often, `MILLPOND_TRACE_SEED` the first round's seed, here and in the tests of eviction and expiry.
+//! `MILLPOND_TRACE_ROUNDS` is how often, `MILLPOND_TRACE_SEED` the first round's seed, here and in the tests of eviction, expiry and
+//! acknowledgement.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
@@ -263,8 +264,42 @@ pub(super) fn scratch() -> tempfile::TempDir {
         .unwrap()
 }
 
-pub(super) fn number(variable: &str, default: u64) -> u64 {
+fn number(variable: &str, default: u64) -> u64 {
     std::env::var(variable).map_or(default, |text| text.parse().expect(variable))
+}
+
+/// Opens what is left at each moment of a record from its first note on, whichever way it ends there; `judge` gets the store with what was
+/// noted last and what comes next.
+pub(super) fn at_every_end<N>(
+    events: &[Event<N>],
+    options: &Options,
+    rng: &mut StdRng,
+    mut judge: impl FnMut(&Store, End, &N, Option<&N>),
+) {
+    let notes = events.iter().filter_map(|event| match event {
+        Event::Note(note) => Some(note),
+        Event::Disk(_) => None,
+    });
+    let notes: Vec<&N> = notes.collect();
+    let parent = scratch();
+    let left = parent.path().join("left");
+    let (mut survival, mut noted) = (Survival::default(), 0);
+    for event in events {
+        match event {
+            Event::Disk(change) => survival.apply(change),
+            Event::Note(_) => noted += 1,
+        }
+        if noted == 0 {
+            continue;
+        }
+        for end in [End::Killed, End::PowerCut, End::Torn] {
+            lay_out(&survival.left(end, rng), &left);
+            let (store, _) = Store::open(&left, options.clone()).unwrap();
+            judge(&store, end, notes[noted - 1], notes.get(noted).copied());
+            store.close().unwrap();
+            std::fs::remove_dir_all(&left).unwrap();
+        }
+    }
 }
 
 #[test]
