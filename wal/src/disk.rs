@@ -23,13 +23,13 @@ pub trait Disk: Send + Sync {
 }
 
 /// One file that is being written.
-pub trait LogFile: Send {
+pub trait LogFile: Send + Sync {
     /// Writes at the offset, possibly fewer bytes than given; returns how many.
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize>;
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize>;
     /// Makes written bytes durable.
-    fn sync(&mut self) -> io::Result<()>;
+    fn sync(&self) -> io::Result<()>;
     /// Cuts the file to `length` bytes and makes the cut durable.
-    fn truncate(&mut self, length: u64) -> io::Result<()>;
+    fn truncate(&self, length: u64) -> io::Result<()>;
 }
 
 /// The file system of this machine.
@@ -62,15 +62,15 @@ impl Disk for RealDisk {
 struct RealFile(File);
 
 impl LogFile for RealFile {
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         self.0.write_at(bytes, offset)
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         self.0.sync_data()
     }
 
-    fn truncate(&mut self, length: u64) -> io::Result<()> {
+    fn truncate(&self, length: u64) -> io::Result<()> {
         let because = |what| move |error: io::Error| io::Error::new(error.kind(), format!("{what}: {error}"));
         self.0.set_len(length).map_err(because("cannot cut the file"))?;
         // The whole sync: a shorter length is metadata that a data sync may leave behind.

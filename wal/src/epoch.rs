@@ -43,7 +43,7 @@ impl Log {
             version: self.format.version,
         };
         let bytes = header.encode(self.format);
-        let written = write_all(&mut *self.segment.file, &bytes, 0).and_then(|()| self.segment.file.sync());
+        let written = write_all(&*self.segment.file, &bytes, 0).and_then(|()| self.segment.file.sync());
         if let Err(source) = written {
             return Err(self.turn_read_only(format!("cannot write the header of the segment: {source}")));
         }

@@ -4,6 +4,7 @@
 //! where the last acknowledged group ends, or the log is read-only.
 
 mod again;
+mod syncing;
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -20,6 +21,7 @@ use crate::pace::Pace;
 use crate::record::{self, Body, FRAME_BYTES, Format, Place, SegmentHeader};
 use crate::recover::{Begin, LastSegment, Recovered, segment_path};
 use crate::settle::settle;
+use syncing::Syncing;
 
 /// The buffer a group is encoded in keeps at most this much memory between groups.
 const BUFFER_KEPT_BYTES_MAX: usize = 4 << 20;
@@ -65,6 +67,7 @@ pub struct Log {
     read_only: ReadOnly,
     /// When what is not synced group by group is synced.
     pub(crate) pace: Pace,
+    syncing: Syncing,
     /// Bytes of groups since it was opened.
     written_bytes: u64,
     buffer: Vec<u8>,
@@ -73,7 +76,7 @@ pub struct Log {
 pub(crate) struct Segment {
     path: PathBuf,
     pub first_sequence: u64,
-    pub(crate) file: Box<dyn LogFile>,
+    pub(crate) file: Arc<dyn LogFile>,
     /// Where the next group goes; everything before it is acknowledged.
     pub length: u64,
     /// How long its file is: zeros follow. Every segment that is not written any more ends with its last group.
@@ -124,12 +127,12 @@ impl Log {
             } => {
                 if *file_bytes > sound.length {
                     disk.open(path)
-                        .and_then(|mut file| file.truncate(sound.length))
+                        .and_then(|file| file.truncate(sound.length))
                         .map_err(failed("cut what follows the last group of its log"))?;
                 }
                 let file = settle(format, &*disk, dir, path, sound)?;
                 let header_bytes = header.bytes(format) as u64;
-                let segment = Segment::go_on(path, file, (header, header_bytes), sound.length);
+                let segment = Segment::go_on(path, file.into(), (header, header_bytes), sound.length);
                 if header.version < format.version && segment.has_records() {
                     // What is written from here on is of the format that is written today.
                     closed.push(segment.closed());
@@ -159,6 +162,7 @@ impl Log {
             closed,
             read_only: ReadOnly::default(),
             pace: Pace::default(),
+            syncing: Syncing::default(),
             written_bytes: 0,
             buffer: Vec::new(),
         })
@@ -169,9 +173,10 @@ impl Log {
         self.pace.set(every);
     }
 
-    /// Syncs what was written if that is due at `now`; how long until it is, or nothing where no sync will be. Should it fail, nothing
-    /// more is written.
+    /// Begins to sync what was written if that is due at `now`; how long until it is, or nothing where no sync will be. Writes go on meanwhile,
+    /// unless the sync before has not ended when the next is due: that is waited for. Should a sync fail, nothing more is written.
     pub fn keep_pace(&mut self, now: Instant) -> Option<Duration> {
+        self.hear_of_sync();
         if self.read_only().is_some() {
             return None;
         }
@@ -179,8 +184,10 @@ impl Log {
         if !due_in.is_zero() {
             return Some(due_in);
         }
-        // The next write learns of a failure, and so does the close.
-        let _ = self.sync_segment();
+        self.wait_for_sync();
+        if self.read_only().is_none() {
+            self.begin_sync();
+        }
         None
     }
 
@@ -209,7 +216,7 @@ impl Log {
             self.roll(first.number()).map_err(Failure::without_trace)?;
         }
         self.encode(group);
-        if let Err(source) = write_all(&mut *self.segment.file, &self.buffer, self.segment.length) {
+        if let Err(source) = write_all(&*self.segment.file, &self.buffer, self.segment.length) {
             return Err(self.undo_write(source));
         }
         if self.durability == Durability::Synced {
@@ -244,6 +251,7 @@ impl Log {
     /// # Errors
     /// What failed: nothing more is written.
     pub fn sync(&mut self) -> Result<(), Arc<Error>> {
+        self.wait_for_sync();
         match self.read_only() {
             Some(error) => Err(Arc::clone(error)),
             None if self.pace.is_behind() => self.sync_segment(),
@@ -256,6 +264,7 @@ impl Log {
     /// # Errors
     /// [`Error::LastSync`], [`Error::ReadOnly`].
     pub fn finish(mut self) -> Result<(), Error> {
+        self.wait_for_sync();
         if self.read_only().is_none() {
             let is_done = self.durability == Durability::Synced && !self.segment.has_zeros();
             let ended = if is_done { Ok(()) } else { self.segment.end() };
@@ -297,7 +306,7 @@ impl Log {
         let until = (end + RESERVE_BYTES).min(self.segment_bytes_max).max(end);
         self.segment.reserved = until;
         let zeros = vec![0; usize::try_from(until - end).unwrap_or_default()];
-        if let Err(error) = write_all(&mut *self.segment.file, &zeros, end) {
+        if let Err(error) = write_all(&*self.segment.file, &zeros, end) {
             tracing::debug!(%error, file = %self.segment.path.display(), "no zeros were written behind the log's groups");
         }
     }
@@ -322,6 +331,10 @@ impl Log {
 
     /// Syncs a segment that holds nothing but acknowledged groups.
     pub(crate) fn sync_segment(&mut self) -> Result<(), Arc<Error>> {
+        self.wait_for_sync();
+        if let Some(error) = self.read_only() {
+            return Err(Arc::clone(error));
+        }
         match self.segment.file.sync() {
             Ok(()) => {
                 self.pace.synced();
@@ -332,6 +345,7 @@ impl Log {
     }
 
     fn undo_write(&mut self, cause: io::Error) -> Failure {
+        self.wait_for_sync();
         match self.segment.cut() {
             Ok(()) => Failure::without_trace(Arc::new(Error::Write {
                 file: self.segment.path.clone(),
@@ -349,6 +363,10 @@ impl Log {
 
     /// Closes the segment for good and begins the next.
     pub(crate) fn roll(&mut self, number: u64) -> Result<(), Arc<Error>> {
+        self.wait_for_sync();
+        if let Some(error) = self.read_only() {
+            return Err(Arc::clone(error));
+        }
         if let Err(source) = self.segment.end() {
             return Err(self.turn_read_only(format!("cannot sync the segment: {source}")));
         }
@@ -380,12 +398,14 @@ impl Log {
     }
 
     pub(crate) fn turn_read_only(&mut self, reason: String) -> Arc<Error> {
-        let error = Arc::new(Error::ReadOnly {
-            file: self.segment.path.clone(),
-            reason,
-        });
-        self.read_only.get_or_init(|| error).clone()
+        read_only_by(&self.read_only, self.segment.path.clone(), reason)
     }
+}
+
+/// Ends writing, unless it has ended before; why it has.
+fn read_only_by(read_only: &ReadOnly, file: PathBuf, reason: String) -> Arc<Error> {
+    let error = || Arc::new(Error::ReadOnly { file, reason });
+    read_only.get_or_init(error).clone()
 }
 
 /// What a failed creation left behind.
@@ -430,7 +450,7 @@ impl Segment {
     /// One that was found, sound up to a length.
     fn go_on(
         path: &Path,
-        file: Box<dyn LogFile>,
+        file: Arc<dyn LogFile>,
         (header, header_bytes): (&SegmentHeader, u64),
         length: u64,
     ) -> Segment {
@@ -461,10 +481,10 @@ impl Segment {
             history,
             version: format.version,
         };
-        let mut file = disk
+        let file = disk
             .create(&path)
             .map_err(|source| (CreateStep::Undone, source))?;
-        if let Err(source) = write_all(&mut *file, &header.encode(format), 0) {
+        if let Err(source) = write_all(&*file, &header.encode(format), 0) {
             let removed = disk.remove(&path).and_then(|()| disk.sync_dir(dir));
             let step = if removed.is_ok() {
                 CreateStep::Undone
@@ -477,7 +497,7 @@ impl Segment {
             .and_then(|()| disk.sync_dir(dir))
             .map_err(|source| (CreateStep::Unknown, source))?;
         let length = header.bytes(format) as u64;
-        Ok(Segment::go_on(&path, file, (&header, length), length))
+        Ok(Segment::go_on(&path, file.into(), (&header, length), length))
     }
 }
 
@@ -490,7 +510,7 @@ fn random_marker() -> u32 {
 ///
 /// # Errors
 /// What the system said; a part may be written.
-pub fn write_all(file: &mut dyn LogFile, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
+pub fn write_all(file: &dyn LogFile, mut bytes: &[u8], mut offset: u64) -> io::Result<()> {
     while !bytes.is_empty() {
         match file.write_at(bytes, offset) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),

@@ -1,7 +1,8 @@
 //! Syncs at an interval, for a log whose groups are answered before they are synced.
 //!
-//! It reads no clock: whoever waits for the next group says what time it is. Invariant: what was written is synced no later than
-//! the interval after the log thread first saw it written, and while nothing was written nothing is waited for.
+//! It reads no clock: whoever waits for the next group says what time it is. Invariants: a sync of what was written begins no later than
+//! the interval after the log thread first saw it written, or where the sync before ends, if that is later; it covers what was written
+//! before it began; and while nothing was written nothing is waited for.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,13 @@ use crate::queue::{Pending, Queue, Work};
 pub(crate) struct Pace {
     /// Nothing where only segments' ends and the close are synced.
     every: Option<Duration>,
-    /// Whether something was written that no sync has covered.
-    is_behind: bool,
-    /// Since when, as far as the log thread has looked.
+    /// Groups that were written.
+    written: u64,
+    /// Those of them that a sync has covered.
+    synced: u64,
+    /// Those that the sync that goes on will have covered.
+    begun: Option<u64>,
+    /// Since when some wait for a sync to begin, as far as the log thread has looked.
     since: Option<Instant>,
 }
 
@@ -26,21 +31,34 @@ impl Pace {
     }
 
     pub fn wrote(&mut self) {
-        self.is_behind = true;
+        self.written += 1;
     }
 
+    /// A sync begins.
+    pub fn begin(&mut self) {
+        (self.begun, self.since) = (Some(self.written), None);
+    }
+
+    /// The sync that went on has ended. Whether it has failed is no matter: nothing more is written then.
+    pub fn ended(&mut self) {
+        self.synced = self.begun.take().unwrap_or(self.synced);
+    }
+
+    /// All was synced that was written.
     pub fn synced(&mut self) {
-        (self.is_behind, self.since) = (false, None);
+        self.begin();
+        self.ended();
     }
 
     /// Whether something was written that no sync has covered.
     pub fn is_behind(&self) -> bool {
-        self.is_behind
+        self.written > self.synced
     }
 
     /// How long until a sync is due; zero where it is now, nothing where none is.
     pub fn due_in(&mut self, now: Instant) -> Option<Duration> {
-        let every = self.every.filter(|_| self.is_behind)?;
+        let covered = self.begun.unwrap_or(self.synced);
+        let every = self.every.filter(|_| self.written > covered)?;
         let since = *self.since.get_or_insert(now);
         Some((since + every).saturating_duration_since(now))
     }
@@ -119,6 +137,27 @@ mod tests {
         assert_eq!(pace.due_in(at(500)), None);
         pace.wrote();
         assert_eq!(pace.due_in(at(600)), Some(Duration::from_millis(100)));
+    }
+
+    #[test]
+    fn what_is_written_while_a_sync_goes_on_waits_for_the_next_one() {
+        let start = Instant::now();
+        let at = |ms: u64| start + Duration::from_millis(ms);
+        let mut pace = Pace::default();
+        pace.set(Some(Duration::from_millis(100)));
+        pace.wrote();
+        pace.begin();
+        assert_eq!(pace.due_in(at(0)), None, "it is being synced");
+        assert!(pace.is_behind());
+        pace.wrote();
+        assert_eq!(pace.due_in(at(10)), Some(Duration::from_millis(100)));
+        pace.ended();
+        assert!(pace.is_behind(), "the sync began before the second write");
+        assert_eq!(pace.due_in(at(70)), Some(Duration::from_millis(40)));
+        pace.begin();
+        pace.ended();
+        assert!(!pace.is_behind());
+        assert_eq!(pace.due_in(at(200)), None);
     }
 
     #[test]

@@ -42,8 +42,8 @@ pub(crate) fn settle(
             source,
         }
     };
-    let mut file = disk.open(path).map_err(failed("open its last segment"))?;
-    let found = rewrite(&mut *file, path, sound.length).map_err(failed("write its last segment again"))?;
+    let file = disk.open(path).map_err(failed("open its last segment"))?;
+    let found = rewrite(&*file, path, sound.length).map_err(failed("write its last segment again"))?;
     file.sync().map_err(failed("sync its last segment"))?;
     if found != sound.crc32c {
         return Err(Error::Unsteady {
@@ -79,7 +79,7 @@ pub fn sync_folders(format: &Format, disk: &dyn Disk, dir: &Path) -> Result<(), 
 }
 
 /// Returns the checksum of what was written: what was judged may have been read from memory that is gone by now.
-fn rewrite(file: &mut dyn LogFile, path: &Path, length: u64) -> io::Result<u32> {
+fn rewrite(file: &dyn LogFile, path: &Path, length: u64) -> io::Result<u32> {
     let mut reader = File::open(path)?;
     let mut buffer = vec![0; CHUNK_BYTES.min(usize::try_from(length).unwrap_or(CHUNK_BYTES))];
     let (mut offset, mut checksum) = (0, 0);

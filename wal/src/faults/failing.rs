@@ -182,7 +182,7 @@ struct FailingFile {
 }
 
 impl LogFile for FailingFile {
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let plan = self.disk.count(&self.path, |counts| counts.writes += 1);
         assert!(!plan.panic_on_write, "injected panic");
         let left = plan.bytes_left.unwrap_or(usize::MAX);
@@ -202,13 +202,13 @@ impl LogFile for FailingFile {
         Ok(written)
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         self.disk.pass_gate();
         fail_if(self.disk.count(&self.path, |counts| counts.syncs += 1).fail_sync)?;
         self.file.sync()
     }
 
-    fn truncate(&mut self, length: u64) -> io::Result<()> {
+    fn truncate(&self, length: u64) -> io::Result<()> {
         fail_if(
             self.disk
                 .count(&self.path, |counts| counts.truncates += 1)

@@ -235,7 +235,7 @@ struct RecordedFile<N> {
 
 impl<N: Send + 'static> LogFile for RecordedFile<N> {
     /// One that fails has written a part; one in eight that do not falls short.
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         let fails = self.disk.begin();
         let is_part = fails || self.disk.draw(8) == 0;
         let taken = if is_part {
@@ -256,7 +256,7 @@ impl<N: Send + 'static> LogFile for RecordedFile<N> {
         }
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         let file = self.file;
         if self.disk.begin() {
             self.disk.done(Change::SyncFailed { file });
@@ -267,7 +267,7 @@ impl<N: Send + 'static> LogFile for RecordedFile<N> {
     }
 
     /// Half of those that fail have cut and could not sync.
-    fn truncate(&mut self, length: u64) -> io::Result<()> {
+    fn truncate(&self, length: u64) -> io::Result<()> {
         let fails = self.disk.begin();
         if fails && self.disk.draw(2) == 0 {
             return injected();

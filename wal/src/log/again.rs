@@ -20,8 +20,9 @@ impl Log {
             self.segment_bytes_max,
             recovered,
         )?;
+        self.wait_for_sync();
         let before = std::mem::replace(self, opened);
-        (self.read_only, self.pace) = (before.read_only, before.pace);
+        (self.read_only, self.pace, self.syncing) = (before.read_only, before.pace, before.syncing);
         // What it had not synced yet is removed.
         self.pace.synced();
         Ok(())

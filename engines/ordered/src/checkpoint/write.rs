@@ -192,7 +192,7 @@ impl Out<'_> {
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let written = write_all(&mut *self.file, bytes, self.foot.length);
+        let written = write_all(&*self.file, bytes, self.foot.length);
         written.map_err(failed(self.path, "write the checkpoint"))?;
         self.foot.length += bytes.len() as u64;
         self.part += bytes.len() as u64;
@@ -220,7 +220,7 @@ impl Out<'_> {
         };
         let foot = self.foot;
         let at = foot.length - super::bytes::FOOT_BYTES as u64;
-        let written = write_all(&mut *self.file, &foot.encode(), at);
+        let written = write_all(&*self.file, &foot.encode(), at);
         written.map_err(failed(self.path, "write the checkpoint"))?;
         self.sync()?;
         Ok(foot)

@@ -109,8 +109,8 @@ pub(super) fn commit(disk: &dyn Disk, dir: &Path, sequence: u64) -> Result<(), E
     });
     let unfinished = note.with_extension("unfinished");
     remove(disk, &unfinished).map_err(failed)?;
-    let mut file = disk.create(&unfinished).map_err(failed)?;
-    let written = write_all(&mut *file, format!("{sequence}\n").as_bytes(), 0);
+    let file = disk.create(&unfinished).map_err(failed)?;
+    let written = write_all(&*file, format!("{sequence}\n").as_bytes(), 0);
     written.and_then(|()| file.sync()).map_err(failed)?;
     disk.rename(&unfinished, &note).map_err(failed)?;
     disk.sync_dir(dir).map_err(failed)

@@ -201,7 +201,7 @@ impl Incoming {
             let why = format!("{count} bytes from offset {from} came, and those from {come} are wanted");
             return Err(TakeError::Anew(why));
         }
-        write_all(&mut **file, &piece.bytes, *come).map_err(failed)?;
+        write_all(&**file, &piece.bytes, *come).map_err(failed)?;
         *come += piece.bytes.len() as u64;
         let is_whole = *come == named.length;
         if is_whole || *come - *synced >= SYNCED_BYTES {

@@ -101,7 +101,7 @@ struct FailingFile {
 }
 
 impl LogFile for FailingFile {
-    fn write_at(&mut self, bytes: &[u8], offset: u64) -> io::Result<usize> {
+    fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<usize> {
         if let Err(full) = self.disk.pass(Does::Grows) {
             // Some of it fitted.
             if self.disk.fails != Fails::ReadOnly {
@@ -112,12 +112,12 @@ impl LogFile for FailingFile {
         self.real.write_at(bytes, offset)
     }
 
-    fn sync(&mut self) -> io::Result<()> {
+    fn sync(&self) -> io::Result<()> {
         self.disk.pass(Does::Syncs)?;
         self.real.sync()
     }
 
-    fn truncate(&mut self, length: u64) -> io::Result<()> {
+    fn truncate(&self, length: u64) -> io::Result<()> {
         self.disk.pass(Does::Changes)?;
         self.real.truncate(length)
     }

@@ -63,6 +63,7 @@ fn it_is_synced_once_an_interval_while_it_is_written_and_not_else() {
     };
     assert_eq!(left_of(&recording, &mut rng), 0);
     assert_eq!(log.keep_pace(at(1100)), None);
+    log.wait_for_sync();
     assert_eq!(syncs(&recording), 1);
     assert_eq!(left_of(&recording, &mut rng), 10);
     assert_eq!(log.keep_pace(at(9000)), None);
@@ -92,6 +93,23 @@ fn a_put_is_answered_while_its_sync_still_waits() {
     let (closed, store, _, _parent) = bed.reopen();
     closed.unwrap();
     assert_eq!(contents(&store), ["a=1@1"]);
+}
+
+#[test]
+fn puts_are_written_while_a_sync_goes_on_and_a_close_waits_for_it() {
+    let bed = Bed::new(paced());
+    bed.disk.shut_gate();
+    bed.store.write_wait(one("a", "1")).unwrap();
+    bed.disk.wait_for_sync();
+    // The second has no sync of its own while the first goes on.
+    bed.store.write_wait(one("b", "2")).unwrap();
+    let store = bed.store.clone();
+    let closing = std::thread::spawn(move || store.close());
+    assert!(!closing.is_finished());
+    bed.disk.open_gate();
+    closing.join().unwrap().unwrap();
+    let (_, store, _, _parent) = bed.reopen();
+    assert_eq!(contents(&store), ["a=1@1", "b=2@2"]);
 }
 
 #[test]
