@@ -167,18 +167,19 @@ impl Tree {
             if node.level() <= level {
                 return if seen.is_still() { Ok(seen) } else { Err(Again) };
             }
-            seen = self.step(seen, self.towards(&node, key))?;
+            seen = self.step_to(seen, self.towards(&seen, key))?;
         }
     }
 
-    /// The node that an inner node names for a key.
+    /// The node that an inner node names for a key, and the separator above the key that it has behind that.
     #[inline(always)]
-    fn towards(&self, node: &Node<'_>, key: &[u8]) -> Option<u64> {
-        if node.is_left_of(&self.heap, key) {
-            return node.right();
+    fn towards(&self, seen: &Seen<'_>, key: &[u8]) -> Option<(u64, u64)> {
+        if seen.is_left_of(&self.heap, key) {
+            return Some((seen.node.right()?, 0));
         }
-        let inner = node.inner();
-        Some(inner.child(inner.separators_up_to(&self.heap, key)))
+        let inner = seen.node.inner();
+        let separators = inner.separators_up_to(&self.heap, key);
+        Some((inner.child(separators), inner.separator_behind(separators)))
     }
 
     /// Has the memory brought that a search in a node reads.
@@ -193,9 +194,16 @@ impl Tree {
     /// From a node to one that it names.
     #[inline(always)]
     fn step<'t>(&'t self, from: Seen<'t>, to: Option<u64>) -> Result<Seen<'t>, Again> {
-        let to = to.and_then(|to| self.node(to)).ok_or(Again)?;
+        self.step_to(from, to.map(|to| (to, 0)))
+    }
+
+    /// The same where a separator names it, or 0.
+    #[inline(always)]
+    fn step_to<'t>(&'t self, from: Seen<'t>, to: Option<(u64, u64)>) -> Result<Seen<'t>, Again> {
+        let (to, below) = to.ok_or(Again)?;
+        let to = self.node(to).ok_or(Again)?;
         Tree::bring(&to);
-        Tree::arrive(from, to)
+        Ok(Tree::arrive(from, to)?.named_below(below))
     }
 
     /// The same where its memory is on its way.
@@ -220,7 +228,7 @@ impl Tree {
     /// From a node to the one of its level that a key belongs to.
     #[inline]
     fn go_right<'t>(&'t self, mut seen: Seen<'t>, key: &[u8]) -> Result<Seen<'t>, Again> {
-        while seen.node.is_left_of(&self.heap, key) {
+        while seen.is_left_of(&self.heap, key) {
             seen = self.step(seen, seen.node.right())?;
         }
         if seen.is_still() { Ok(seen) } else { Err(Again) }
@@ -262,7 +270,7 @@ impl Tree {
     fn try_get<R>(&self, key: &[u8], read: &mut impl FnMut(&Cell<'_>) -> R) -> Result<Option<R>, Again> {
         let mut seen = self.descend(key, 0)?;
         loop {
-            if seen.node.is_left_of(&self.heap, key) {
+            if seen.is_left_of(&self.heap, key) {
                 seen = self.step(seen, seen.node.right())?;
                 continue;
             }

@@ -317,6 +317,13 @@ impl<'h> Cell<'h> {
         self.key_len.cmp(&key.len())
     }
 
+    /// How its key compares with another entry's.
+    pub(super) fn cmp(&self, other: &Cell<'_>) -> Order {
+        let alike = self.common(other);
+        let words = (self.word_of_key(alike), other.word_of_key(alike));
+        words.0.cmp(&words.1).then(self.key_len.cmp(&other.key_len))
+    }
+
     /// Bytes that two keys begin with alike.
     pub(super) fn common(&self, other: &Cell<'_>) -> usize {
         let most = self.key_len.min(other.key_len);

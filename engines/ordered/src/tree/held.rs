@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::cell::{Before, Change, Encoded};
 use super::heap::Heap;
 use super::leaf::INLINE_MAX;
-use super::node::{Node, Seen, key_at};
+use super::node::{Node, Seen};
 use super::schedule::pause;
 use super::{Again, LEAF, Tree};
 
@@ -104,7 +104,7 @@ impl Tree {
             None => self.descend(key, 0)?,
             Some(last) => self.right_of(last, key)?,
         };
-        while at.node.is_left_of(&self.heap, key) {
+        while at.is_left_of(&self.heap, key) {
             at = self.right_now(at)?;
         }
         if at.try_lock() { Ok(at.node) } else { Err(Again) }
@@ -138,18 +138,19 @@ impl Tree {
         let child = inner.child(separators);
         let low = separators.checked_sub(1);
         let low = low.map_or(above.node.low(), |at| inner.address(at));
-        let begin = key_at(&self.heap, low);
+        let is_behind = low != 0 && last.ends_by(&self.heap, low);
+        let below = inner.separator_behind(separators);
         if !above.is_still() {
             return Err(Again);
         }
-        if begin.is_none_or(|begin| !last.is_left_of(&self.heap, &begin)) {
+        if !is_behind {
             return self.neighbour_of(last);
         }
         let child = self.node(child).and_then(Node::seen_now).ok_or(Again)?;
         if !above.is_still() || child.is_dead() {
             return Err(Again);
         }
-        Ok(child)
+        Ok(child.named_below(below))
     }
 
     /// The leaf right of one that is held: it cannot die meanwhile.

@@ -79,6 +79,16 @@ impl<'t> Inner<'t> {
         }
     }
 
+    /// The address of the separator behind that child; 0 where the node's keys have no end.
+    #[inline(always)]
+    pub(super) fn separator_behind(&self, separators: usize) -> u64 {
+        if separators < self.count() {
+            self.address(separators)
+        } else {
+            self.0.high()
+        }
+    }
+
     pub(super) fn set_first_child(&self, child: u64) {
         self.0.set(OWN, child);
     }

@@ -42,7 +42,7 @@ impl Tree {
             let leaves = all.get_mut(first..).unwrap_or_default();
             for (at, (key, seen)) in (first..).zip(keys.iter().zip(leaves)) {
                 let key = key.as_ref();
-                while seen.node.is_left_of(&self.heap, key) {
+                while seen.is_left_of(&self.heap, key) {
                     *seen = self.step(*seen, seen.node.right())?;
                 }
                 let leaf = seen.node.leaf();
@@ -60,22 +60,22 @@ impl Tree {
         let root = root.ok_or(Again)?.seen();
         all.resize(first + keys.len(), root);
         let ways = all.get_mut(first..).unwrap_or_default();
-        let mut next = [root.node; SIDE_BY_SIDE];
+        let mut next = [(root.node, 0); SIDE_BY_SIDE];
         // Leaves are equally deep: all ways are as long, but for nodes that were split a moment ago.
         loop {
             let mut is_there = true;
             for ((key, seen), next) in keys.iter().zip(&*ways).zip(&mut next) {
                 if seen.node.level() > 0 {
-                    *next = self.next_below(&seen.node, key.as_ref()).ok_or(Again)?;
+                    *next = self.next_below(seen, key.as_ref()).ok_or(Again)?;
                     is_there = false;
                 }
             }
             if is_there {
                 break;
             }
-            for (seen, next) in ways.iter_mut().zip(next) {
+            for (seen, (next, below)) in ways.iter_mut().zip(next) {
                 if seen.node.level() > 0 {
-                    *seen = Tree::arrive(*seen, next)?;
+                    *seen = Tree::arrive(*seen, next)?.named_below(below);
                 }
             }
         }
@@ -87,10 +87,11 @@ impl Tree {
 
     /// The node to go on to, whose memory is on its way then.
     #[inline(always)]
-    fn next_below(&self, node: &Node<'_>, key: &[u8]) -> Option<Node<'_>> {
-        let next = self.node(self.towards(node, key)?)?;
+    fn next_below(&self, seen: &Seen<'_>, key: &[u8]) -> Option<(Node<'_>, u64)> {
+        let (next, below) = self.towards(seen, key)?;
+        let next = self.node(next)?;
         Tree::bring(&next);
-        Some(next)
+        Some((next, below))
     }
 
     /// The same where leaves change all the time: writers wait.

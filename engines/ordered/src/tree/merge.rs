@@ -64,8 +64,8 @@ impl Tree {
             other.unlock_unchanged();
             return one.unlock_unchanged();
         }
-        let (old_high, old_low) = (one.high(), other.low());
         let separator = parent.remove(first);
+        debug_assert_eq!((one.high(), other.low()), (separator, separator), "it is one");
         if level == 0 {
             one.leaf().bound(&self.heap, one.low(), other.high());
             other.leaf().move_to(&self.heap, 0, &one.leaf());
@@ -85,8 +85,7 @@ impl Tree {
         other.unlock_dead();
         parent.0.unlock();
         self.give_node(other.id);
-        self.give_cell(old_high);
-        self.give_cell(old_low);
+        // Of inner nodes it came down.
         if level == 0 {
             self.give_cell(separator);
         }

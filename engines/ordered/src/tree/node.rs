@@ -43,6 +43,8 @@ pub(super) struct Node<'t> {
 pub(super) struct Seen<'t> {
     pub node: Node<'t>,
     version: u64,
+    /// The address of a separator above the key that is searched for, where the node before named this one by it; else 0.
+    below: u64,
 }
 
 impl<'t> Node<'t> {
@@ -90,16 +92,26 @@ impl<'t> Node<'t> {
         loop {
             let version = self.version(Ordering::Acquire);
             if version & LOCKED == 0 {
-                return Seen { node: self, version };
+                return self.seen_at(version);
             }
             pause(&mut turns);
+        }
+    }
+
+    #[inline(always)]
+    fn seen_at(self, version: u64) -> Seen<'t> {
+        let below = 0;
+        Seen {
+            node: self,
+            version,
+            below,
         }
     }
 
     /// The same, unless somebody writes it now: for whoever holds nodes that others may wait for.
     pub(super) fn seen_now(self) -> Option<Seen<'t>> {
         let version = self.version(Ordering::Acquire);
-        (version & LOCKED == 0).then_some(Seen { node: self, version })
+        (version & LOCKED == 0).then(|| self.seen_at(version))
     }
 
     /// Lets others see what was changed.
@@ -185,6 +197,17 @@ impl<'t> Node<'t> {
             }
     }
 
+    /// Whether its keys end with a separator, or before it.
+    pub(super) fn ends_by(&self, heap: &Heap, separator: u64) -> bool {
+        let high = self.high();
+        let read = |address| Cell::read(heap, address);
+        high != 0
+            && (high == separator
+                || read(high)
+                    .zip(read(separator))
+                    .is_some_and(|(high, separator)| high.cmp(&separator) != Order::Greater))
+    }
+
     /// Whether the keys right before a key are of a node to the right.
     pub(super) fn ends_before(&self, heap: &Heap, key: &[u8]) -> bool {
         let high = self.word(HIGH);
@@ -233,6 +256,18 @@ impl<'t> Node<'t> {
 }
 
 impl<'t> Seen<'t> {
+    /// The same where it was named by a separator above the key that is searched for.
+    #[inline(always)]
+    pub(super) fn named_below(self, below: u64) -> Seen<'t> {
+        Seen { below, ..self }
+    }
+
+    /// [`Node::is_left_of`]. A node that ends with the separator that it was named by was not split since, and no key has to be compared.
+    #[inline(always)]
+    pub(super) fn is_left_of(&self, heap: &Heap, key: &[u8]) -> bool {
+        self.node.high() != self.below && self.node.is_left_of(heap, key)
+    }
+
     /// Whether it is as it was seen. What was read of it before is true then.
     #[inline(always)]
     pub(super) fn is_still(&self) -> bool {
@@ -266,7 +301,7 @@ impl<'t> Seen<'t> {
 }
 
 /// The key of the entry at an address, 0 for none.
-pub(super) fn key_at(heap: &Heap, address: u64) -> Option<Vec<u8>> {
+fn key_at(heap: &Heap, address: u64) -> Option<Vec<u8>> {
     let cell = Cell::read(heap, address).filter(|_| address != 0)?;
     let mut key = Vec::new();
     cell.copy_key(&mut key);

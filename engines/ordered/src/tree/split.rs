@@ -17,8 +17,8 @@ pub(super) struct Split<'t> {
 }
 
 impl Tree {
-    /// Writes a separator as often as it is needed.
-    fn separators<const COUNT: usize>(&self, key: &[u8]) -> [u64; COUNT] {
+    /// Writes a separator, which the nodes on both sides have as their bound and the one above as theirs.
+    fn write_separator(&self, key: &[u8]) -> u64 {
         let content = Content {
             expires_ms: 0,
             is_list: false,
@@ -26,7 +26,7 @@ impl Tree {
             value: &[],
             version: 0,
         };
-        std::array::from_fn(|_| content.write(&self.heap))
+        content.write(&self.heap)
     }
 
     /// Makes two of a full leaf that is locked, and writes an entry to one of them.
@@ -53,12 +53,12 @@ impl Tree {
             .zip(&separator)
             .take_while(|(one, other)| one == other);
         separator.truncate(alike.count() + 1);
-        let [high, low, address] = self.separators(&separator);
+        let address = self.write_separator(&separator);
         let right = self.new_node(0).leaf();
         right.0.set_right(leaf.0.right());
-        right.bound(&self.heap, low, leaf.0.high());
+        right.bound(&self.heap, address, leaf.0.high());
         leaf.move_to(&self.heap, from, &right);
-        leaf.bound(&self.heap, leaf.0.low(), high);
+        leaf.bound(&self.heap, leaf.0.low(), address);
         leaf.0.set_right(Some(right.0.id));
         let of = if key < separator.as_slice() { leaf } else { right };
         let is_written = match of.find_within(&self.heap, key) {
@@ -131,16 +131,15 @@ impl Tree {
         if let Some(cell) = node.cell(&self.heap, from) {
             cell.copy_key(&mut separator);
         }
-        let [high, low] = self.separators(&separator);
         let right = self.new_node(node.0.level()).inner();
         let above = node.address(from);
         right.0.set_right(node.0.right());
         right.set_first_child(node.child(from + 1));
-        right.bound(&self.heap, low, node.0.high());
+        right.bound(&self.heap, above, node.0.high());
         node.move_to(&self.heap, from + 1, &right);
         // The separator itself goes up.
         node.remove(from);
-        node.bound(&self.heap, node.0.low(), high);
+        node.bound(&self.heap, node.0.low(), above);
         node.0.set_right(Some(right.0.id));
         let of = if key < separator.as_slice() { node } else { right };
         if let Err(at) = of.find(&self.heap, key) {
