@@ -20,7 +20,8 @@ use crate::judge::{Judge, Refusal, Verdict};
 use crate::record::Accepted;
 use crate::replication::Kept;
 use crate::sweep::{Due, Sweep};
-use crate::write::Write;
+use crate::tree::BROUGHT_AT_ONCE;
+use crate::write::{Write, Written};
 use crate::{Durability, Error};
 use held::{Appended, Held};
 
@@ -194,21 +195,40 @@ impl Committer {
     /// Shows the group to readers, then answers it.
     fn publish(&self, group: Vec<Judged>) {
         let mut answers = Vec::with_capacity(group.len());
-        for (reply, verdict) in group {
-            let answer = match verdict {
-                Ok(accepted) => {
-                    self.room.count(accepted.evicted());
-                    accepted.apply_to(&self.index);
-                    Ok(accepted.written(self.durability))
-                }
-                Err(Refusal { error, .. }) => Err(error),
-            };
-            answers.push((reply, answer));
+        let mut group = group.into_iter();
+        while group.len() > 0 {
+            self.bring(group.as_slice());
+            let next = group.by_ref().take(BROUGHT_AT_ONCE);
+            answers.extend(next.map(|(reply, verdict)| (reply, self.make(verdict))));
         }
         for (reply, answer) in answers {
             if let Some(reply) = reply {
                 reply.send(answer);
             }
+        }
+    }
+
+    /// Has the memory of the next writes brought; those of several keys do so themselves.
+    fn bring(&self, group: &[Judged]) {
+        let next = group.iter().take(BROUGHT_AT_ONCE);
+        let accepted = next.filter_map(|(_, verdict)| verdict.as_ref().ok());
+        let keys = accepted.filter_map(|accepted| match accepted.changes.as_slice() {
+            [change] => Some(change.key.as_slice()),
+            _ => None,
+        });
+        if group.len() > 1 {
+            self.index.bring(keys, true);
+        }
+    }
+
+    fn make(&self, verdict: Verdict) -> Result<Written, WriteError> {
+        match verdict {
+            Ok(accepted) => {
+                self.room.count(accepted.evicted());
+                accepted.apply_to(&self.index);
+                Ok(accepted.written(self.durability))
+            }
+            Err(Refusal { error, .. }) => Err(error),
         }
     }
 }

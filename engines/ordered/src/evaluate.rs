@@ -15,6 +15,10 @@ use crate::list::{Kind, LIST_BYTES_MAX, List, encode_items, places};
 use crate::plan::{Made, Plan, Step};
 use crate::put::{PUT_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::read::{ITEM_BYTES, items};
+use crate::tree::BROUGHT_AT_ONCE;
+
+/// Keys that there is room for at first.
+const OWN_AT_FIRST: usize = 1024;
 
 /// A key that the batch has changed, or has copied to read it.
 struct Own {
@@ -50,11 +54,15 @@ impl<'e> Evaluation<'e> {
             judge,
             batch,
             plan: Plan::default(),
-            own: HashMap::new(),
+            own: HashMap::with_capacity(batch.operations.len().min(OWN_AT_FIRST)),
             met_group: false,
             batch_bytes: batch.bytes(),
         };
         for (at, operation) in batch.operations.iter().enumerate() {
+            if at.is_multiple_of(BROUGHT_AT_ONCE) {
+                let next = batch.operations.iter().skip(at).take(BROUGHT_AT_ONCE);
+                judge.index.bring(next.map(Operation::key), false);
+            }
             let effect = evaluation.evaluate(at, operation);
             let effect = effect.map_err(|error| Refusal {
                 error,
@@ -146,11 +154,16 @@ impl<'e> Evaluation<'e> {
             if_version,
             if_absent,
             if_present,
+            keep_ttl,
             ..
         } = operation
         else {
             return Ok(self.look(key));
         };
+        if if_version.is_none() && !if_absent && !if_present && !keep_ttl {
+            // Whatever was there goes.
+            return Ok(Looked::default());
+        }
         let conditions = Conditions {
             if_version: *if_version,
             if_absent: *if_absent,
@@ -194,13 +207,8 @@ impl<'e> Evaluation<'e> {
     /// The same of a key that holds a kind of value, or is absent.
     fn look_for(&mut self, key: &[u8], kind: Kind) -> Result<Looked, WriteError> {
         let looked = self.look(key);
-        match looked.kind.filter(|found| *found != kind) {
-            Some(found) => Err(WriteError::WrongKind(WrongKind {
-                key: key.to_vec(),
-                found,
-            })),
-            None => Ok(looked),
-        }
+        looked.kind.map_or(Ok(()), |found| is_of(key, found, kind))?;
+        Ok(looked)
     }
 
     /// What a key holds by now, encoded.
@@ -223,6 +231,14 @@ impl<'e> Evaluation<'e> {
     }
 
     fn read(&mut self, key: &[u8]) -> Result<Option<Versioned>, WriteError> {
+        if !self.own.contains_key(key) && self.judge.change_of(key).is_none() {
+            let Some(found) = self.judge.index.get_at(key, self.judge.now_ms) else {
+                return Ok(None);
+            };
+            is_of(key, found.kind, Kind::Bytes)?;
+            self.count_read(found.value.len())?;
+            return Ok(Some(found));
+        }
         let looked = self.look_for(key, Kind::Bytes)?;
         self.count_read(looked.value_bytes)?;
         if looked.kind.is_none() {
@@ -475,6 +491,15 @@ impl Own {
             self.value = Value::Bytes(value_of_put(batch, at).to_vec());
         }
     }
+}
+
+/// Whether a key holds a kind of value.
+fn is_of(key: &[u8], found: Kind, kind: Kind) -> Result<(), WriteError> {
+    if found == kind {
+        return Ok(());
+    }
+    let key = key.to_vec();
+    Err(WriteError::WrongKind(WrongKind { key, found }))
 }
 
 fn value_of_put(batch: &Batch, at: usize) -> &[u8] {

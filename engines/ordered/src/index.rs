@@ -190,6 +190,17 @@ impl Index {
         }
     }
 
+    /// Has the memory brought of a few keys that are looked at next, or written.
+    pub fn bring<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, are_written: bool) {
+        self.tree.bring_many(keys, are_written);
+    }
+
+    /// What a key has at a moment.
+    pub fn get_at(&self, key: &[u8], now_ms: u64) -> Option<Versioned> {
+        let found = self.tree.get(key, Versioned::of)?;
+        Some(found).filter(|found| found.lasts(now_ms))
+    }
+
     /// The key's version at a moment, 0 if absent.
     pub fn version_at(&self, key: &[u8], now_ms: u64) -> u64 {
         let found = self.tree.get(key, |cell| (cell.version, cell.expires_ms));
@@ -386,7 +397,7 @@ impl Index {
         changes.sort_by(|one, other| one.key().cmp(other.key()));
         changes.dedup_by(|earlier, last| earlier.key() == last.key());
         self.tree
-            .change_all(changes.into_iter(), |change, before| self.count(change, before));
+            .change_all(&changes, |change, before| self.count(change, before));
     }
 
     /// Removes keys, some of them at one moment: nobody waits for so many leaves as all of them may lie in.

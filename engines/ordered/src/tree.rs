@@ -30,7 +30,7 @@ pub(crate) use draw::{Drawn, Random};
 use heap::Heap;
 use inner::{CHILD_BITS, INNER_WORDS};
 use leaf::{INLINE_MAX, LEAF_WORDS, Leaf};
-pub(crate) use many::ReadMany;
+pub(crate) use many::{BROUGHT_AT_ONCE, ReadMany};
 use node::{Node, Seen};
 pub(crate) use page::Copied;
 pub(crate) use scan::Span;

@@ -324,6 +324,21 @@ impl<'h> Cell<'h> {
         words.0.cmp(&words.1).then(self.key_len.cmp(&other.key_len))
     }
 
+    /// How the first bytes of its key, so many, compare with those of another; where that is shorter, with zeros behind it.
+    #[inline]
+    pub(super) fn cmp_begin(&self, key: &[u8], bytes: usize) -> Order {
+        let mut at = 0;
+        while at < bytes {
+            let behind = 8 * WORD.saturating_sub(bytes - at) as u32;
+            let (own, other) = (self.word_of_key(at) >> behind, word_of(key, at) >> behind);
+            match own.cmp(&other) {
+                Order::Equal => at += WORD,
+                unequal => return unequal,
+            }
+        }
+        Order::Equal
+    }
+
     /// Bytes that two keys begin with alike.
     pub(super) fn common(&self, other: &Cell<'_>) -> usize {
         let most = self.key_len.min(other.key_len);

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use super::cell::{Before, Change, Encoded};
 use super::heap::Heap;
 use super::leaf::INLINE_MAX;
+use super::many::BROUGHT_AT_ONCE;
 use super::node::{Node, Seen};
 use super::schedule::pause;
 use super::{Again, LEAF, Tree};
@@ -51,12 +52,16 @@ impl Tree {
     /// each key had before.
     pub fn change_all<'c>(
         &self,
-        changes: impl Iterator<Item = Change<'c>>,
+        changes: &[Change<'c>],
         mut report: impl FnMut(&Change<'c>, Option<Before>),
     ) {
-        let (mut held, mut all) = (Held::default(), Vec::new());
-        for change in changes {
-            let written = match &change {
+        let (mut held, mut all) = (Held::default(), Vec::with_capacity(changes.len()));
+        for (at, change) in changes.iter().enumerate() {
+            if at.is_multiple_of(BROUGHT_AT_ONCE) {
+                let next = changes.iter().skip(at).take(BROUGHT_AT_ONCE);
+                self.bring_many(next.map(Change::key), true);
+            }
+            let written = match change {
                 Change::Set(content) => {
                     let mut buffer = [0; INLINE_MAX];
                     let encoded = Encoded::of(content, &self.heap, &mut buffer);
@@ -71,7 +76,7 @@ impl Tree {
             if let Some(split) = &written.split {
                 held.insert_right(split.right.0);
             }
-            report(&change, written.entry_before);
+            report(change, written.entry_before);
             all.push((change.key(), written));
         }
         held.nodes.iter().for_each(|node| node.unlock());

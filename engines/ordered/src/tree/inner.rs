@@ -1,6 +1,7 @@
 //! An inner node: up to 128 separators in order, each with the node behind it and its first bytes behind what all of them share.
 //!
-//! Separators are in the heap. Only who has the node's lock changes it.
+//! Where the node has bounds on both sides, that is what these share. In the first and the last node of a level it is what the separators do,
+//! and a key that is searched for may begin otherwise. Separators are in the heap. Only who has the node's lock changes it.
 
 use std::cmp::Ordering as Order;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -118,8 +119,36 @@ impl<'t> Inner<'t> {
         (word_of(key, self.0.shared()) >> 32) as u32
     }
 
+    /// Whether keys are not bounded on one side.
+    #[inline(always)]
+    fn is_open(&self) -> bool {
+        self.0.low() == 0 || self.0.high() == 0
+    }
+
+    /// Where a key comes that does not begin as all separators do: before them or behind them.
+    #[inline(always)]
+    fn outside(&self, heap: &Heap, key: &[u8]) -> Option<usize> {
+        let shared = self.0.shared();
+        if shared == 0 || !self.is_open() {
+            return None;
+        }
+        match self.cell(heap, 0)?.cmp_begin(key, shared) {
+            Order::Greater => Some(0),
+            Order::Less => Some(self.count()),
+            Order::Equal => None,
+        }
+    }
+
     /// Where a separator is, or where it would come.
     pub(super) fn find(&self, heap: &Heap, key: &[u8]) -> Result<usize, usize> {
+        if let Some(at) = self.outside(heap, key) {
+            return Err(at);
+        }
+        self.find_alike(heap, key)
+    }
+
+    /// The same of a key that begins as all separators do.
+    fn find_alike(&self, heap: &Heap, key: &[u8]) -> Result<usize, usize> {
         let (count, head) = (self.count(), self.head_of(key));
         let first = self.heads_below(head, count);
         if first == count || self.head(first) != head {
@@ -146,20 +175,23 @@ impl<'t> Inner<'t> {
     /// How many separators are not above a key: the child with that number is the one for it, as far as this node knows.
     #[inline(always)]
     pub(super) fn separators_up_to(&self, heap: &Heap, key: &[u8]) -> usize {
+        if let Some(at) = self.outside(heap, key) {
+            return at;
+        }
         let (count, head) = (self.count(), self.head_of(key));
         let first = self.heads_below(head, count);
         // Most often no head is the key's.
         if first == count || self.head(first) != head {
             return first;
         }
-        match self.find(heap, key) {
+        match self.find_alike(heap, key) {
             Ok(at) => at + 1,
             Err(at) => at,
         }
     }
 
     /// Puts a separator and the child behind it at a place; there is room.
-    pub(super) fn insert(&self, at: usize, key: &[u8], address: u64, child: u64) {
+    pub(super) fn insert(&self, heap: &Heap, at: usize, key: &[u8], address: u64, child: u64) {
         let (count, node) = (self.count(), &self.0);
         let head = word_of(key, node.shared()) >> 32;
         for at in (at..count).rev() {
@@ -177,6 +209,9 @@ impl<'t> Inner<'t> {
         node.set(first, heads);
         node.set(SLOTS + at, address << CHILD_BITS | child);
         node.set_count(count + 1);
+        if at == 0 || at == count {
+            self.fit(heap);
+        }
     }
 
     /// Takes away the separator at a place and the child behind it; the separator's address.
@@ -193,8 +228,26 @@ impl<'t> Inner<'t> {
     /// [`Node::bound`].
     pub(super) fn bound(&self, heap: &Heap, low: u64, high: u64) {
         if self.0.bound(heap, low, high) {
-            (0..self.count()).for_each(|at| self.set_start(heap, at));
+            self.set_starts(heap);
         }
+        self.fit(heap);
+    }
+
+    /// Where the bounds do not say what all keys share, the separators do.
+    fn fit(&self, heap: &Heap) {
+        if !self.is_open() {
+            return;
+        }
+        let last = self.count().checked_sub(1);
+        let ends = last.and_then(|last| self.cell(heap, 0).zip(self.cell(heap, last)));
+        let shared = ends.map_or(0, |(first, last)| first.common(&last));
+        if self.0.set_shared(shared) {
+            self.set_starts(heap);
+        }
+    }
+
+    fn set_starts(&self, heap: &Heap) {
+        (0..self.count()).for_each(|at| self.set_start(heap, at));
     }
 
     fn set_start(&self, heap: &Heap, at: usize) {
@@ -212,6 +265,7 @@ impl<'t> Inner<'t> {
             other.set_start(heap, to);
         }
         other.0.set_count(begin + (count - from));
+        other.fit(heap);
         self.0.set_count(from);
     }
 }

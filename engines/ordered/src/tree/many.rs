@@ -3,6 +3,8 @@
 
 use std::sync::atomic::Ordering;
 
+use millpond_prefetch::prefetch;
+
 use super::cell::Cell;
 use super::held::Held;
 use super::node::{Node, Seen};
@@ -11,6 +13,9 @@ use super::{Again, TRIES, Tree};
 
 /// Keys whose ways are gone side by side: about as many misses as a core has under way at once.
 const SIDE_BY_SIDE: usize = 12;
+
+/// Keys whose memory is brought before any of them is used: that of more would be pushed out of the processor's first cache.
+pub(crate) const BROUGHT_AT_ONCE: usize = 48;
 
 /// Who reads several entries.
 pub(crate) trait ReadMany {
@@ -51,6 +56,58 @@ impl Tree {
             }
         }
         all.iter().all(Seen::is_still).then_some(()).ok_or(Again)
+    }
+
+    /// Has the memory brought that a search for each of the keys reads, and a write, if there will be any. It waits for nobody, so that whoever
+    /// holds leaves may ask for it; where nodes change meanwhile, other memory is brought.
+    pub fn bring_many<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, are_written: bool) {
+        let mut keys = keys.fuse();
+        let mut some = [&[][..]; SIDE_BY_SIDE];
+        loop {
+            let mut count = 0;
+            for (place, key) in some.iter_mut().zip(&mut keys) {
+                *place = key;
+                count += 1;
+            }
+            match some.get(..count) {
+                None | Some([]) => return,
+                Some(some) => self.bring_some(some, are_written),
+            }
+        }
+    }
+
+    fn bring_some(&self, keys: &[&[u8]], are_written: bool) {
+        let Some(root) = self.node(self.root.load(Ordering::Acquire)) else {
+            return;
+        };
+        let mut ways = [Some(root); SIDE_BY_SIDE];
+        for _ in 0..root.level() {
+            for (key, way) in keys.iter().zip(&mut ways) {
+                *way = way.and_then(|node| self.bring_child(&node, key));
+            }
+        }
+        for (key, node) in keys.iter().zip(ways.into_iter().flatten()) {
+            node.leaf().prefetch_entry(key);
+            if are_written {
+                self.bring_to_write(&node);
+            }
+        }
+    }
+
+    /// The child of an inner node for a key, whose memory is on its way then.
+    fn bring_child<'t>(&'t self, node: &Node<'t>, key: &[u8]) -> Option<Node<'t>> {
+        let inner = node.inner();
+        let child = self.node(inner.child(inner.separators_up_to(&self.heap, key)))?;
+        Tree::bring(&child);
+        Some(child)
+    }
+
+    /// Has the memory brought that a write to a leaf looks at beside its entries: where the next one goes, and the keys that bound it.
+    fn bring_to_write(&self, node: &Node<'_>) {
+        node.leaf().prefetch_room();
+        let bounds = [node.low(), node.high()].into_iter();
+        let bounds = bounds.filter_map(|bound| self.heap.at(bound)?.first());
+        bounds.for_each(prefetch);
     }
 
     /// Adds the leaf of each key, or a leaf to the left of it.

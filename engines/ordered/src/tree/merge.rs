@@ -76,7 +76,7 @@ impl Tree {
                 cell.copy_key(&mut key);
             }
             one.bound(&self.heap, one.0.low(), other.0.high());
-            one.insert(one.count(), &key, separator, other.child(0));
+            one.insert(&self.heap, one.count(), &key, separator, other.child(0));
             other.move_to(&self.heap, 0, &one);
         }
         one.set_right(other.right());

@@ -246,11 +246,14 @@ impl<'t> Node<'t> {
             (Some(low), Some(high)) => low.common(&high),
             _ => 0,
         };
+        self.set_shared(shared)
+    }
+
+    /// Whether that is another length.
+    pub(super) fn set_shared(&self, shared: usize) -> bool {
         let is_other = shared != self.shared();
-        self.set(
-            SHAPE,
-            self.word(SHAPE) & u64::from(u32::MAX) | (shared as u64) << SHARED_SHIFT,
-        );
+        let others = self.word(SHAPE) & u64::from(u32::MAX);
+        self.set(SHAPE, others | (shared as u64) << SHARED_SHIFT);
         is_other
     }
 }

@@ -93,7 +93,7 @@ impl Tree {
             let inner = node.inner();
             let (Ok(at) | Err(at)) = inner.find(&self.heap, &key);
             if inner.count() < FULL {
-                inner.insert(at, &key, address, child);
+                inner.insert(&self.heap, at, &key, address, child);
                 node.unlock();
                 return;
             }
@@ -111,7 +111,7 @@ impl Tree {
         }
         let node = self.new_node(level);
         node.inner().set_first_child(root);
-        node.inner().insert(0, key, address, child);
+        node.inner().insert(&self.heap, 0, key, address, child);
         node.unlock();
         self.root.store(node.id, Ordering::Release);
         true
@@ -143,7 +143,7 @@ impl Tree {
         node.0.set_right(Some(right.0.id));
         let of = if key < separator.as_slice() { node } else { right };
         if let Err(at) = of.find(&self.heap, key) {
-            of.insert(at, key, address, child);
+            of.insert(&self.heap, at, key, address, child);
         }
         right.0.unlock();
         node.0.unlock();

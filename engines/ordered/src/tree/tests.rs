@@ -171,6 +171,65 @@ proptest! {
     }
 }
 
+/// The nodes at a level's ends have no bound on one side: their heads are of what their separators share.
+#[test]
+fn keys_that_begin_otherwise_than_all_others_are_found_before_and_behind_them() {
+    const OTHERS: [&[u8]; 12] = [
+        b"",
+        b"a",
+        b"user",
+        b"user:",
+        b"user:0",
+        b"user:0000",
+        b"user:00000000\0",
+        b"user:00020000:",
+        b"user:00039999:events/",
+        b"user:1",
+        b"usf",
+        b"zz",
+    ];
+    let keys: Vec<Vec<u8>> = (0..40_000_u64)
+        .map(|number| format!("user:{:08}:events", number * 7919 % 40_000).into_bytes())
+        .collect();
+    let (tree, mut model) = (Tree::new(), BTreeMap::new());
+    let mut version = 0;
+    let mut put = |tree: &Tree, model: &mut BTreeMap<_, _>, key: &[u8]| {
+        version += 1;
+        tree.put(content(key, b"value", version));
+        model.insert(key.to_vec(), (b"value".to_vec(), version));
+    };
+    // The second time the others are there first, and the third time they go while those around them stay.
+    for round in 0..3 {
+        for key in &keys {
+            put(&tree, &mut model, key);
+        }
+        for key in OTHERS {
+            assert_eq!(found(&tree, key), model.get(key).cloned(), "{key:?}");
+        }
+        check(&tree, &model);
+        for key in OTHERS {
+            put(&tree, &mut model, key);
+            assert_eq!(found(&tree, key), model.get(key).cloned(), "{key:?}");
+        }
+        check(&tree, &model);
+        let gone: Vec<Vec<u8>> = match round {
+            0 => keys
+                .iter()
+                .step_by(2)
+                .chain(keys.iter().skip(1).step_by(2))
+                .cloned()
+                .collect(),
+            1 => OTHERS.iter().map(|key| key.to_vec()).collect(),
+            _ => model.keys().rev().cloned().collect(),
+        };
+        for key in gone {
+            assert!(tree.remove(&key).is_some());
+            model.remove(&key);
+        }
+        check(&tree, &model);
+    }
+}
+
 #[test]
 fn it_shrinks_where_keys_go_in_order() {
     let tree = Tree::new();
@@ -236,12 +295,15 @@ fn change_at_once(steps: &[Vec<(Vec<u8>, u8, usize)>]) {
             .map(|(key, kind, len)| (&key[..], (*kind, *len)))
             .collect();
         let value = vec![version as u8; 3000];
-        let changes = keys.iter().map(|(key, (kind, len))| match kind {
-            0..3 => Change::Set(content(key, &value[..*len], version)),
-            _ => Change::Remove(key),
-        });
+        let changes: Vec<Change<'_>> = keys
+            .iter()
+            .map(|(key, (kind, len))| match kind {
+                0..3 => Change::Set(content(key, &value[..*len], version)),
+                _ => Change::Remove(key),
+            })
+            .collect();
         let mut found = Vec::new();
-        tree.change_all(changes, |change, before| {
+        tree.change_all(&changes, |change, before| {
             found.push((change.key().to_vec(), before));
         });
         let mut expected = Vec::new();
@@ -281,7 +343,8 @@ fn what_is_written_together_is_seen_together() {
             0 => Change::Remove(key),
             _ => Change::Set(content(key, &value, version)),
         };
-        tree.change_all(keys.iter().map(|key| change(key)), |_, _| {});
+        let changes: Vec<Change<'_>> = keys.iter().map(|key| change(key)).collect();
+        tree.change_all(&changes, |_, _| {});
     };
     write(0, 1, 1);
     let done = std::sync::atomic::AtomicBool::new(false);

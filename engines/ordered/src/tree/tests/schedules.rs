@@ -91,8 +91,10 @@ fn what_is_written_together_is_seen_together_by_any_schedule() {
             spawn(&tree, move |tree| {
                 for version in from..from + 2 {
                     let value = vec![version as u8; 200 + version as usize];
-                    let changes = keys.iter().map(|key| Change::Set(content(key, &value, version)));
-                    tree.change_all(changes, |_, _| {});
+                    let changes = keys
+                        .each_ref()
+                        .map(|key| Change::Set(content(key, &value, version)));
+                    tree.change_all(&changes, |_, _| {});
                 }
             })
         });
@@ -134,11 +136,11 @@ fn writes_of_many_leaves_all_end() {
                 keys.sort();
                 for version in 2..4 {
                     let value = vec![version as u8; 100];
-                    let changes = keys.iter().map(|key| match version {
+                    let changes = keys.each_ref().map(|key| match version {
                         2 => Change::Set(content(key, &value, version)),
                         _ => Change::Remove(key),
                     });
-                    tree.change_all(changes, |_, _| {});
+                    tree.change_all(&changes, |_, _| {});
                 }
             })
         });
