@@ -123,6 +123,7 @@ fn answer(store: &Store, payload: &Payload<'_>, out: &mut Encoder<'_>) -> anyhow
     let answer = schema::Answer {
         results: effects.into_iter().map(effect).collect::<anyhow::Result<_>>()?,
         durability: "memory".into(),
+        ..schema::Answer::default()
     };
     schema::Answer::write(&answer, out);
     Ok(())

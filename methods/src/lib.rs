@@ -250,6 +250,12 @@ fn led_store<'e>(
     Err(Status::new(Code::NotLeader, ex).led_by(leader))
 }
 
+/// How far a follower is behind its leader before it reads: records, and milliseconds, as answers say it.
+fn lag(store: &Store) -> (Option<u64>, Option<u64>) {
+    let lag = store.lag();
+    (lag.map(|lag| lag.records), lag.and_then(|lag| lag.ms))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

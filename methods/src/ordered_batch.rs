@@ -2,10 +2,10 @@
 //! Its invariants: the answer has a result for each operation, in the call's order; a batch that reads more than an answer may hold is
 //! refused before anything is written.
 
-use crate::Served;
 use crate::ordered_append::keep;
 use crate::ordered_inspect::inspected;
 use crate::ordered_write::{Asked, ENTRY_BYTES, ITEM_BYTES, hand_over};
+use crate::{Served, lag, led_store};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Batch, Effect, Operation, Written};
 use millpond_wire_payload::{Encoder, Encoding, Payload};
@@ -36,10 +36,13 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         }
         .into()
     };
-    let answer = |written: Written, out: &mut Encoder<'_>| {
+    let (lag_records, lag_ms) = lag(led_store(catalog, asked.table, &reserved)?);
+    let answer = move |written: Written, out: &mut Encoder<'_>| {
         let answer = schema::Answer {
             results: written.effects.into_iter().map(effect).collect(),
             durability: written.durability.as_str().into(),
+            lag_records,
+            lag_ms,
         };
         schema::Answer::write(&answer, out);
     };
@@ -126,7 +129,7 @@ fn effect(effect: Effect) -> schema::Effect<'static> {
         Effect::Incremented { value, .. } => schema::Effect::Number(value),
         Effect::Listed { count, .. } => schema::Effect::Number(count as i64),
         Effect::Concatenated { bytes, .. } => schema::Effect::Number(bytes as i64),
-        Effect::Items(items) => schema::Effect::Items(ordered_items::Answer {
+        Effect::Items(items) => schema::Effect::Items(ordered_items::Items {
             items: items.into_iter().map(Cow::Owned).collect(),
         }),
         Effect::Inspected(found) => schema::Effect::Inspected(inspected(found)),

@@ -2,7 +2,7 @@
 //! Its invariants: all values are of one moment; the answer stays within the frame limit, or the call is refused.
 
 use crate::ordered_write::wrong_kind;
-use crate::{Served, at_once, led_store, takes_copy};
+use crate::{Served, at_once, lag, led_store, takes_copy};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Kind, Versioned, WrongKind};
 use millpond_wire_payload::{Encoder, Payload};
@@ -13,6 +13,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, reserved| {
         let store = led_store(catalog, decoded.table.as_deref(), reserved)?;
         let limit = call.calls.answer_bytes_max;
+        let (lag_records, lag_ms) = lag(store);
         let found = store.read_whole(|store| store.get_many(&decoded.keys, limit));
         let found = found.map_err(takes_copy)?.map_err(|bytes| {
             let ex =
@@ -37,6 +38,8 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
                 versions: entries()
                     .map(|entry| entry.map_or(0, |found| found.version))
                     .collect(),
+                lag_records,
+                lag_ms,
             };
             schema::Answer::write(&answer, out);
         })

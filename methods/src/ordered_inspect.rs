@@ -1,7 +1,7 @@
 //! `ordered.inspect`, answered on the net thread.
 //! Its invariants: no value is read; a client can read the answer.
 
-use crate::{Served, at_once, led_store, store, takes_copy};
+use crate::{Served, at_once, lag, led_store, store, takes_copy};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Inspected, Role, Store};
 use millpond_wire_payload::{Encoder, Payload, VALUES_MAX};
@@ -29,16 +29,19 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         }
         let answer = match decoded.keys {
             Some(keys) => {
+                let (lag_records, lag_ms) = lag(store);
                 let found = store.read_whole(|store| store.inspect(&keys));
                 let found = found.map_err(takes_copy)?;
                 schema::Answer {
                     keys: Some(found.into_iter().map(inspected).collect()),
                     store: None,
+                    lag_records,
+                    lag_ms,
                 }
             }
             None => schema::Answer {
-                keys: None,
                 store: Some(held(store)),
+                ..schema::Answer::default()
             },
         };
         Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))

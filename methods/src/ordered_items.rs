@@ -2,7 +2,7 @@
 //! Its invariants: all items are of one moment; the answer stays within the frame limit, or the call is refused.
 
 use crate::ordered_write::wrong_kind;
-use crate::{Served, at_once, led_store, takes_copy};
+use crate::{Served, at_once, lag, led_store, takes_copy};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::ReadError;
 use millpond_wire_payload::{Encoder, Payload};
@@ -13,6 +13,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     at_once::<schema::Call<'static>, _>(call, payload, |call, decoded, reserved| {
         let store = led_store(catalog, decoded.table.as_deref(), reserved)?;
         let bytes_max = call.calls.answer_bytes_max;
+        let (lag_records, lag_ms) = lag(store);
         let found =
             store.read_whole(|store| store.items(&decoded.key, decoded.start, decoded.stop, bytes_max));
         let found = found.map_err(takes_copy)?;
@@ -20,7 +21,11 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             ReadError::WrongKind(error) => wrong_kind(&error),
             error => Status::new(Code::TooLarge, error.to_string()),
         })?;
-        let items = items.into_iter().map(Cow::Owned).collect();
-        Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&schema::Answer { items }, out))
+        let answer = schema::Answer {
+            items: items.into_iter().map(Cow::Owned).collect(),
+            lag_records,
+            lag_ms,
+        };
+        Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))
     })
 }

@@ -1,7 +1,7 @@
 //! `ordered.scan`, answered on the net thread; its limit bounds how long that takes.
 //! Its invariant: a scan that would outgrow a frame ends early with a cursor.
 
-use crate::{Served, at_once, led_store, takes_copy};
+use crate::{Served, at_once, lag, led_store, takes_copy};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Entry, Kind, Scan};
 use millpond_wire_payload::{Encoder, Payload};
@@ -38,12 +38,15 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             }
             entries.push((Cow::Owned(entry.key.to_vec()), Cow::Owned(entry.value.to_vec())));
         };
+        let (lag_records, lag_ms) = lag(store);
         let cursor = store.read_whole(|store| store.scan_entries(&scan, &mut visit));
         let cursor = cursor.map_err(takes_copy)?;
         let answer = schema::Answer {
             entries,
             lists,
             cursor: cursor.map(Cow::Owned),
+            lag_records,
+            lag_ms,
         };
         Ok(move |out: &mut Encoder<'_>| schema::Answer::write(&answer, out))
     })

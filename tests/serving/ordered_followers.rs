@@ -85,6 +85,17 @@ pub(super) fn replication(server: &Millpond) -> Value {
     answer["store"]["replication"].clone()
 }
 
+/// One call of each method that reads.
+fn reads() -> [(&'static str, Value); 5] {
+    [
+        ("ordered.get", json!({"keys": ["k0"]})),
+        ("ordered.scan", json!({"limit": 3})),
+        ("ordered.items", json!({"key": "none", "start": 0, "stop": -1})),
+        ("ordered.inspect", json!({"keys": ["k0"]})),
+        ("ordered.batch", json!({"operations": [["get", "k0"]]})),
+    ]
+}
+
 /// Promotes the store of the server at that address; what the command says.
 pub(crate) fn promote(server: &str, token_file: &Path) -> String {
     let mut command = millpond();
@@ -121,6 +132,19 @@ fn a_store_follows_another_through_restarts_and_takes_over() {
         "{said}"
     );
     assert_eq!(said["leader"], json!(leader.addr));
+    for (method, call) in reads() {
+        let (status, read) = follower.call(method, &call);
+        assert_eq!(
+            (status, &read["lag_records"]),
+            (200, &json!(0)),
+            "{method}: {read}"
+        );
+        assert!(read["lag_ms"].is_u64(), "{method}: {read}");
+        let (status, read) = leader.call(method, &call);
+        let map = read.as_object().unwrap();
+        let says_lag = ["lag_records", "lag_ms"].iter().any(|key| map.contains_key(*key));
+        assert!(status == 200 && !says_lag, "{method}: {read}");
+    }
     let said = replication(&leader);
     assert_eq!(
         (&said["role"], &said["record"]),
@@ -135,7 +159,17 @@ fn a_store_follows_another_through_restarts_and_takes_over() {
     assert!(leader.terminate().success());
     assert!(follower.terminate().success());
     let follower = start(b.path(), Some(&at(a.path())));
-    assert!(has(&follower, "k19"), "it serves what it has without its leader");
+    let (_, read) = follower.call("ordered.get", &json!({"keys": ["k19"]}));
+    assert_ne!(
+        read["versions"][0],
+        json!(0),
+        "it serves what it has without its leader"
+    );
+    // It knows nothing of its leader since its own start.
+    assert!(
+        read["lag_records"] == json!(0) && read["lag_ms"].is_null(),
+        "{read}"
+    );
     let leader = start(a.path(), None);
     puts(&leader, 20, 25);
     follower.wait_for(RECORD, |record| record == 25);

@@ -245,7 +245,7 @@ pub enum Effect<'a> {
     /// Of a removal, and of what says how long a key lasts: whether it was there.
     WasThere(bool),
     /// Of a read of a list: the items, the newest first.
-    Items(ordered_items::Answer<'a>),
+    Items(ordered_items::Items<'a>),
     /// Of an inspection.
     Inspected(Inspected<'a>),
 }
@@ -263,7 +263,7 @@ impl Field for Effect<'static> {
             Token::UInt(_) | Token::Int(_) => Int::read(reader).map(Effect::Number),
             Token::Bool(_) => reader.bool().map(Effect::WasThere),
             Token::Map(_) => match reader.has("items")? {
-                true => <ordered_items::Answer<'_>>::read(reader).map(Effect::Items),
+                true => <ordered_items::Items<'_>>::read(reader).map(Effect::Items),
                 false => Inspected::read(reader).map(Effect::Inspected),
             },
             _ => <Optional<Bytes>>::read(reader).map(Effect::Value),
@@ -275,7 +275,7 @@ impl Field for Effect<'static> {
             Effect::Value(value) => <Optional<Bytes>>::write(value, out),
             Effect::Number(number) => out.int(*number),
             Effect::WasThere(was_there) => out.bool(*was_there),
-            Effect::Items(items) => ordered_items::Answer::write(items, out),
+            Effect::Items(items) => ordered_items::Items::write(items, out),
             Effect::Inspected(inspected) => Inspected::write(inspected, out),
         }
     }
@@ -285,7 +285,7 @@ impl Field for Effect<'static> {
             Effect::Value(value) => Effect::Value(<Optional<Bytes>>::own(value)),
             Effect::Number(number) => Effect::Number(number),
             Effect::WasThere(was_there) => Effect::WasThere(was_there),
-            Effect::Items(items) => Effect::Items(ordered_items::Answer::own(items)),
+            Effect::Items(items) => Effect::Items(ordered_items::Items::own(items)),
             Effect::Inspected(inspected) => Effect::Inspected(Inspected::own(inspected)),
         }
     }
@@ -303,6 +303,7 @@ schema! {
 
 schema! {
     /// An answer.
+    #[derive(Default)]
     answer Answer {
         /// What each operation found or did: of "get" the value or nil, of "put" the version that the key got, of "remove" and
         /// "expire" whether the key was there, of "increment" the sum, of "concatenate" the bytes that the value has then, of "append"
@@ -310,5 +311,9 @@ schema! {
         results: List<Effect<'static>>,
         /// What the batch survives: "memory", "logged" or "synced".
         durability: Text,
+        /// At a follower: records that its leader had when it answered last, and this server has not.
+        lag_records: Optional<UInt>,
+        /// At a follower: for how long it has not had all that its leader had; absent until it had once.
+        lag_ms: Optional<UInt>,
     }
 }

@@ -100,10 +100,15 @@ schema! {
 
 schema! {
     /// An answer.
+    #[derive(Default)]
     answer Answer {
         /// Each key of the call, in its order.
         keys: Optional<List<Inspected<'static>>>,
         /// The store, of a call without keys.
         store: Optional<Held<'static>>,
+        /// At a follower, of a call with keys: records that its leader had when it answered last, and this server has not.
+        lag_records: Optional<UInt>,
+        /// At a follower, of a call with keys: for how long it has not had all that its leader had; absent until it had once.
+        lag_ms: Optional<UInt>,
     }
 }

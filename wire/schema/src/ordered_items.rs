@@ -2,7 +2,7 @@
 //! Its invariant: they were all there at one moment.
 
 use crate::declare::schema;
-use crate::field::{Bytes, Int, List, Optional, Text};
+use crate::field::{Bytes, Int, List, Optional, Text, UInt};
 
 schema! {
     /// A call.
@@ -19,9 +19,22 @@ schema! {
 }
 
 schema! {
+    /// The items alone, as a batch answers them.
+    answer Items {
+        /// The items, the newest first.
+        items: List<Bytes>,
+    }
+}
+
+schema! {
     /// An answer.
+    #[derive(Default)]
     answer Answer {
         /// The items, the newest first.
         items: List<Bytes>,
+        /// At a follower: records that its leader had when it answered last, and this server has not.
+        lag_records: Optional<UInt>,
+        /// At a follower: for how long it has not had all that its leader had; absent until it had once.
+        lag_ms: Optional<UInt>,
     }
 }

@@ -2,7 +2,7 @@
 //! Its invariant: an answer without a cursor is the end of the range.
 
 use crate::declare::schema;
-use crate::field::{Bool, Bytes, Entry, List, Numbers, Optional, OrDefault, Text, Within};
+use crate::field::{Bool, Bytes, Entry, List, Numbers, Optional, OrDefault, Text, UInt, Within};
 
 /// Entries one call may ask for.
 pub const LIMIT_MAX: usize = 10_000;
@@ -32,6 +32,7 @@ schema! {
 
 schema! {
     /// An answer.
+    #[derive(Default)]
     answer Answer {
         /// Keys and values, ascending; with `reverse` descending. The value of a list is empty.
         entries: List<Entry>,
@@ -39,5 +40,9 @@ schema! {
         lists: OrDefault<Numbers<u64>>,
         /// Where the next call goes on; absent at the end of the range.
         cursor: Optional<Bytes>,
+        /// At a follower: records that its leader had when it answered last, and this server has not.
+        lag_records: Optional<UInt>,
+        /// At a follower: for how long it has not had all that its leader had; absent until it had once.
+        lag_ms: Optional<UInt>,
     }
 }

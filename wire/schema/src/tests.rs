@@ -109,6 +109,7 @@ fn ordered_methods_round_trip() {
     let json = round_trip::<ordered_get::Answer<'_>>(&ordered_get::Answer {
         values: vec![Some(bytes(b"ab")), None, Some(bytes(b""))],
         versions: vec![7, 0, u64::MAX],
+        ..ordered_get::Answer::default()
     });
     assert_eq!(
         json,
@@ -195,6 +196,7 @@ fn ordered_methods_round_trip() {
             entries,
             lists: vec![0],
             cursor,
+            ..ordered_scan::Answer::default()
         });
     }
 }
@@ -269,10 +271,10 @@ fn batches_round_trip() {
             Effect::Number(i64::MIN),
             Effect::Number(7),
             Effect::WasThere(true),
-            Effect::Items(ordered_items::Answer {
+            Effect::Items(ordered_items::Items {
                 items: vec![bytes(b""), bytes(b"c")],
             }),
-            Effect::Items(ordered_items::Answer { items: vec![] }),
+            Effect::Items(ordered_items::Items { items: vec![] }),
             Effect::Inspected(ordered_inspect::Inspected {
                 kind: "list".into(),
                 version: 7,
@@ -282,10 +284,12 @@ fn batches_round_trip() {
             }),
         ],
         durability: "synced".into(),
+        lag_records: Some(3),
+        lag_ms: Some(20),
     });
     assert_eq!(
         json,
-        r#"{"results":[null,[98],[],-9223372036854775808,7,true,{"items":[[],[99]]},{"items":[]},{"kind":"list","version":7,"bytes":1,"count":2}],"durability":"synced"}"#
+        r#"{"results":[null,[98],[],-9223372036854775808,7,true,{"items":[[],[99]]},{"items":[]},{"kind":"list","version":7,"bytes":1,"count":2}],"durability":"synced","lag_records":3,"lag_ms":20}"#
     );
 }
 

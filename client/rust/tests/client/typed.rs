@@ -115,6 +115,7 @@ async fn ordered_methods_read_put_and_scan() {
     let answer = ordered_get::Answer {
         values: vec![Some(bytes(b"v")), None],
         versions: vec![3, 0],
+        ..ordered_get::Answer::default()
     };
     let get = async |client: Client| client.ordered_get(&call, None).await;
     let found = check::<OrderedGet, _, _>(get, &call, &answer);
@@ -146,6 +147,7 @@ async fn ordered_methods_read_put_and_scan() {
         entries: vec![entry],
         lists: vec![],
         cursor: Some(bytes(b"l")),
+        ..ordered_scan::Answer::default()
     };
     let scan = async |client: Client| client.ordered_scan(&call, None).await;
     let found = check::<OrderedScan, _, _>(scan, &call, &answer);
@@ -211,6 +213,7 @@ async fn ordered_methods_keep_lists() {
     };
     let answer = ordered_items::Answer {
         items: vec![bytes(b""), bytes(b"a")],
+        ..ordered_items::Answer::default()
     };
     let items = async |client: Client| client.ordered_items(&call, None).await;
     let found = check::<OrderedItems, _, _>(items, &call, &answer);
@@ -244,6 +247,7 @@ async fn ordered_methods_keep_lists() {
             count: Some(1),
         }]),
         store: None,
+        ..ordered_inspect::Answer::default()
     };
     let inspect = async |client: Client| client.ordered_inspect(&call, None).await;
     let found = check::<OrderedInspect, _, _>(inspect, &call, &answer);
@@ -311,6 +315,7 @@ async fn ordered_methods_remove_increment_and_batch() {
             Effect::WasThere(false),
         ],
         durability: "memory".into(),
+        ..ordered_batch::Answer::default()
     };
     let batch = async |client: Client| client.ordered_batch(&call, None).await;
     let found = check::<OrderedBatch, _, _>(batch, &call, &answer);

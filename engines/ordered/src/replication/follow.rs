@@ -398,9 +398,10 @@ impl Store {
     /// How far it is behind its leader; `None` where it follows nobody.
     pub fn lag(&self) -> Option<Lag> {
         let shared = self.handle.replication.as_ref()?;
-        let Role::Follows { .. } = shared.role() else {
+        // Reads of a leader wait for no lock.
+        if shared.leads.load(Ordering::Acquire) || !matches!(shared.role(), Role::Follows { .. }) {
             return None;
-        };
+        }
         let heard = lock(&shared.heard);
         let records = heard.last.saturating_sub(shared.last.load(Ordering::Acquire));
         let since = |at: Instant| match heard.is_connected && records == 0 {
