@@ -229,6 +229,20 @@ impl Operation {
         )
     }
 
+    /// Whether it does the same whatever the key holds.
+    pub(crate) fn is_blind(&self) -> bool {
+        match self {
+            Operation::Put {
+                if_version,
+                if_absent,
+                if_present,
+                keep_ttl,
+                ..
+            } => if_version.is_none() && !(*if_absent || *if_present || *keep_ttl),
+            _ => false,
+        }
+    }
+
     fn ttl_ms(&self) -> Option<u64> {
         match self {
             Operation::Put { ttl_ms, .. }

@@ -217,7 +217,7 @@ impl Committer {
             _ => None,
         });
         if group.len() > 1 {
-            self.index.bring(keys, true);
+            self.index.bring(keys);
         }
     }
 

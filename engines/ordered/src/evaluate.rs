@@ -61,7 +61,8 @@ impl<'e> Evaluation<'e> {
         for (at, operation) in batch.operations.iter().enumerate() {
             if at.is_multiple_of(BROUGHT_AT_ONCE) {
                 let next = batch.operations.iter().skip(at).take(BROUGHT_AT_ONCE);
-                judge.index.bring(next.map(Operation::key), false);
+                let looked_at = next.filter(|operation| !operation.is_blind());
+                judge.index.bring(looked_at.map(Operation::key));
             }
             let effect = evaluation.evaluate(at, operation);
             let effect = effect.map_err(|error| Refusal {
@@ -150,20 +151,18 @@ impl<'e> Evaluation<'e> {
     }
 
     fn check_put(&mut self, key: &[u8], operation: &Operation) -> Result<Looked, WriteError> {
+        if operation.is_blind() {
+            return Ok(Looked::default());
+        }
         let Operation::Put {
             if_version,
             if_absent,
             if_present,
-            keep_ttl,
             ..
         } = operation
         else {
             return Ok(self.look(key));
         };
-        if if_version.is_none() && !if_absent && !if_present && !keep_ttl {
-            // Whatever was there goes.
-            return Ok(Looked::default());
-        }
         let conditions = Conditions {
             if_version: *if_version,
             if_absent: *if_absent,

@@ -191,8 +191,8 @@ impl Index {
     }
 
     /// Has the memory brought of a few keys that are looked at next, or written.
-    pub fn bring<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, are_written: bool) {
-        self.tree.bring_many(keys, are_written);
+    pub fn bring<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.tree.bring_many(keys);
     }
 
     /// What a key has at a moment.

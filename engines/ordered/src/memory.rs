@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use millpond_wal::{Pending, Queue, Work as _};
 
+use crate::batch::Operation;
 use crate::error::WriteError;
 use crate::eviction::Room;
 use crate::index::{Index, entry_bytes};
@@ -17,7 +18,7 @@ use crate::judge::{Judge, Refusal, expires_ms};
 use crate::record::Accepted;
 use crate::space::lacking;
 use crate::sweep::Sweep;
-use crate::tree::Content;
+use crate::tree::{BROUGHT_AT_ONCE, Content};
 use crate::write::{Write, Written};
 use crate::{Durability, Error};
 
@@ -148,12 +149,15 @@ impl Memory {
     fn is_large(&self, write: &Write) -> bool {
         let mut bytes = write.bytes();
         if let Write::Batch(batch) = write {
-            let copied = batch.operations.iter().filter(|operation| operation.copies());
-            let mut copied = copied.map(|operation| self.index.value_bytes(operation.key()));
-            while bytes <= AT_ONCE_BYTES_MAX
-                && let Some(more) = copied.next()
-            {
-                bytes += more;
+            for operations in batch.operations.chunks(BROUGHT_AT_ONCE) {
+                let copied = || operations.iter().filter(|operation| operation.copies());
+                self.index.bring(copied().map(Operation::key));
+                for operation in copied() {
+                    if bytes > AT_ONCE_BYTES_MAX {
+                        return true;
+                    }
+                    bytes += self.index.value_bytes(operation.key());
+                }
             }
         }
         // Nor should it wait for so many others to go, with all gates held.

@@ -56,20 +56,23 @@ impl Tree {
         mut report: impl FnMut(&Change<'c>, Option<Before>),
     ) {
         let (mut held, mut all) = (Held::default(), Vec::with_capacity(changes.len()));
+        let mut leaves = Vec::with_capacity(changes.len().min(BROUGHT_AT_ONCE));
         for (at, change) in changes.iter().enumerate() {
             if at.is_multiple_of(BROUGHT_AT_ONCE) {
                 let next = changes.iter().skip(at).take(BROUGHT_AT_ONCE);
-                self.bring_many(next.map(Change::key), true);
+                leaves.clear();
+                self.bring_to_write(next.map(Change::key), &mut leaves);
             }
+            let near = leaves.get(at % BROUGHT_AT_ONCE).copied().flatten();
             let written = match change {
                 Change::Set(content) => {
                     let mut buffer = [0; INLINE_MAX];
                     let encoded = Encoded::of(content, &self.heap, &mut buffer);
-                    let leaf = self.hold(&mut held, content.key).leaf();
+                    let leaf = self.hold(&mut held, content.key, near).leaf();
                     self.write(leaf, content.key, &encoded)
                 }
                 Change::Remove(key) => {
-                    let leaf = self.hold(&mut held, key).leaf();
+                    let leaf = self.hold(&mut held, key, near).leaf();
                     self.take_away(leaf, key)
                 }
             };
@@ -87,11 +90,16 @@ impl Tree {
         }
     }
 
-    /// The leaf of a key that is not below those before, locked with the others.
-    pub(super) fn hold<'t>(&'t self, held: &mut Held<'t>, key: &[u8]) -> Node<'t> {
+    /// The leaf of a key that is not below those before, locked with the others; `near` is a leaf that it was found in, if it was.
+    pub(super) fn hold<'t>(&'t self, held: &mut Held<'t>, key: &[u8], near: Option<u64>) -> Node<'t> {
         let mut turns = 0;
         loop {
             if let Some(node) = held.go_right(&self.heap, key) {
+                return node;
+            }
+            let near = near.filter(|_| turns == 0);
+            if let Some(node) = near.and_then(|near| self.leaf_near(near, key)) {
+                held.push(node);
                 return node;
             }
             if let Ok(node) = self.next_held(held, key) {
@@ -100,6 +108,17 @@ impl Tree {
             }
             pause(&mut turns);
         }
+    }
+
+    /// Locks a leaf if it is the one of a key. Where that is of none of those that are held, it is right of them.
+    fn leaf_near(&self, near: u64, key: &[u8]) -> Option<Node<'_>> {
+        let seen = self.node(near)?.seen_now()?;
+        let node = seen.node;
+        let is_its = node.level() == 0
+            && !node.is_left_of(&self.heap, key)
+            && !node.begins_behind(&self.heap, key)
+            && seen.try_lock();
+        is_its.then_some(node)
     }
 
     /// Locks the leaf of a key, which is right of those that are held. It waits for no leaf that may have become another meanwhile: whoever

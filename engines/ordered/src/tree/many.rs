@@ -58,9 +58,27 @@ impl Tree {
         all.iter().all(Seen::is_still).then_some(()).ok_or(Again)
     }
 
-    /// Has the memory brought that a search for each of the keys reads, and a write, if there will be any. It waits for nobody, so that whoever
-    /// holds leaves may ask for it; where nodes change meanwhile, other memory is brought.
-    pub fn bring_many<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, are_written: bool) {
+    /// Has the memory brought that a search for each of the keys reads. It waits for nobody, so that whoever holds leaves may ask for it; where
+    /// nodes change meanwhile, other memory is brought.
+    pub fn bring_many<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
+        self.each_leaf(keys, |_| {});
+    }
+
+    /// The same of what is read to write each of the keys; `leaves` gets the number of the leaf for each, or of another where nodes change.
+    pub(super) fn bring_to_write<'k>(
+        &self,
+        keys: impl Iterator<Item = &'k [u8]>,
+        leaves: &mut Vec<Option<u64>>,
+    ) {
+        self.each_leaf(keys, |node| {
+            if let Some(node) = node {
+                self.bring_bounds(node);
+            }
+            leaves.push(node.map(|node| node.id));
+        });
+    }
+
+    fn each_leaf<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, mut visit: impl FnMut(Option<&Node<'_>>)) {
         let mut keys = keys.fuse();
         let mut some = [&[][..]; SIDE_BY_SIDE];
         loop {
@@ -71,26 +89,24 @@ impl Tree {
             }
             match some.get(..count) {
                 None | Some([]) => return,
-                Some(some) => self.bring_some(some, are_written),
+                Some(some) => self.bring_some(some, &mut visit),
             }
         }
     }
 
-    fn bring_some(&self, keys: &[&[u8]], are_written: bool) {
-        let Some(root) = self.node(self.root.load(Ordering::Acquire)) else {
-            return;
-        };
-        let mut ways = [Some(root); SIDE_BY_SIDE];
-        for _ in 0..root.level() {
+    fn bring_some(&self, keys: &[&[u8]], visit: &mut impl FnMut(Option<&Node<'_>>)) {
+        let root = self.node(self.root.load(Ordering::Acquire));
+        let mut ways = [root; SIDE_BY_SIDE];
+        for _ in 0..root.map_or(0, |root| root.level()) {
             for (key, way) in keys.iter().zip(&mut ways) {
                 *way = way.and_then(|node| self.bring_child(&node, key));
             }
         }
-        for (key, node) in keys.iter().zip(ways.into_iter().flatten()) {
-            node.leaf().prefetch_entry(key);
-            if are_written {
-                self.bring_to_write(&node);
+        for (key, node) in keys.iter().zip(&ways) {
+            if let Some(node) = node {
+                node.leaf().prefetch_entry(key);
             }
+            visit(node.as_ref());
         }
     }
 
@@ -103,7 +119,7 @@ impl Tree {
     }
 
     /// Has the memory brought that a write to a leaf looks at beside its entries: where the next one goes, and the keys that bound it.
-    fn bring_to_write(&self, node: &Node<'_>) {
+    fn bring_bounds(&self, node: &Node<'_>) {
         node.leaf().prefetch_room();
         let bounds = [node.low(), node.high()].into_iter();
         let bounds = bounds.filter_map(|bound| self.heap.at(bound)?.first());
@@ -158,7 +174,7 @@ impl Tree {
         reader.begin();
         let mut held = Held::default();
         for (at, key) in sorted {
-            let leaf = self.hold(&mut held, key).leaf();
+            let leaf = self.hold(&mut held, key, None).leaf();
             let found = leaf.find_within(&self.heap, key).ok();
             reader.read(at, found.and_then(|place| leaf.cell(&self.heap, place)).as_ref());
         }

@@ -134,7 +134,7 @@ impl Tree {
         let mut wanted = span.wanted(Order::Ascending, (Some(span.start), span.end));
         let (mut held, mut key) = (Held::default(), Some(span.start.to_vec()));
         while let Some(from) = key {
-            let leaf = self.hold(&mut held, &from).leaf();
+            let leaf = self.hold(&mut held, &from, None).leaf();
             let is_enough = pages.copy(leaf, &self.heap, &wanted);
             wanted.from = None;
             key = pages
@@ -252,7 +252,7 @@ impl Tree {
         pages.clear();
         let (mut held, mut key) = (Held::default(), Some(first.to_vec()));
         while let Some(from) = key {
-            let leaf = self.hold(&mut held, &from);
+            let leaf = self.hold(&mut held, &from, None);
             key = leaf.high_key(&self.heap).filter(|high| span.has_more_from(high));
         }
         let wanted = span.wanted(Order::Descending, (Some(span.start), span.end));

@@ -69,10 +69,10 @@ fn two_who_hold_leaves_never_wait_for_each_other() {
         std::thread::spawn(move || {
             let mut held = Held::default();
             let [here, there] = keys;
-            tree.hold(&mut held, &here);
+            tree.hold(&mut held, &here, None);
             holds.send(()).unwrap();
             barrier.wait();
-            tree.hold(&mut held, &there);
+            tree.hold(&mut held, &there, None);
             held.nodes.iter().for_each(|node| node.unlock_unchanged());
             done.send(()).unwrap();
         });
