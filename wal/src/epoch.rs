@@ -35,6 +35,10 @@ impl Log {
 
     /// Of a segment without records. Should it be torn, the next start takes the segment for one that was never begun.
     fn write_header(&mut self, history: History, number: u64) -> Result<(), Arc<Error>> {
+        debug_assert!(
+            !self.pace.is_behind(),
+            "no sync goes on: there is nothing to sync"
+        );
         let header = SegmentHeader {
             first_sequence: self.segment.first_sequence,
             number,

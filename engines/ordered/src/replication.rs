@@ -178,6 +178,8 @@ pub(crate) struct Replication {
     pub acks: Acks,
     position: Mutex<Position>,
     heard: Mutex<Heard>,
+    /// Of a record that comes in several answers.
+    pieces: Mutex<Pieces>,
     desk: Mutex<Desk>,
     /// Whether the log thread has something to look at.
     is_awaited: AtomicBool,
@@ -191,8 +193,9 @@ pub(crate) struct Replication {
 struct Heard {
     is_connected: bool,
     last: u64,
+    /// Whether it had all that the leader had when that answered last.
+    is_caught_up: bool,
     caught_up: Option<Instant>,
-    pieces: Pieces,
 }
 
 impl Replication {
@@ -255,6 +258,7 @@ impl Replication {
                 partial: 0,
             }),
             heard: Mutex::default(),
+            pieces: Mutex::default(),
             desk: Mutex::default(),
             is_awaited: AtomicBool::new(false),
             queue,

@@ -258,6 +258,7 @@ impl<N: Send + 'static> LogFile for RecordedFile<N> {
 
     fn sync(&self) -> io::Result<()> {
         let file = self.file;
+        self.disk.done(Change::SyncBegins { file });
         if self.disk.begin() {
             self.disk.done(Change::SyncFailed { file });
             return injected();

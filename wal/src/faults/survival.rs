@@ -34,6 +34,10 @@ pub enum Change {
         at: usize,
         bytes: Vec<u8>,
     },
+    /// What the next sync of the file brings to the disk, but for what is written meanwhile.
+    SyncBegins {
+        file: usize,
+    },
     Sync {
         file: usize,
     },
@@ -61,6 +65,8 @@ struct Content {
     durable: Vec<u8>,
     /// Bytes of `seen` that the next sync brings to the disk.
     dirty: Vec<bool>,
+    /// The same of a sync that goes on.
+    syncing: Option<Vec<bool>>,
 }
 
 /// The folder: what is seen of it, and what the disk has.
@@ -105,11 +111,20 @@ impl Survival {
                 }
             }
             Change::Write { file, at, bytes } => self.contents[*file].write(*at, bytes),
+            Change::SyncBegins { file } => {
+                let content = &mut self.contents[*file];
+                content.syncing = Some(content.dirty.clone());
+            }
             Change::Sync { file } => self.contents[*file].sync(),
-            Change::SyncFailed { file } => self.contents[*file].dirty.fill(false),
+            Change::SyncFailed { file } => {
+                let content = &mut self.contents[*file];
+                content.dirty.fill(false);
+                content.syncing = None;
+            }
             Change::Truncate { file, length } => {
                 let content = &mut self.contents[*file];
                 content.cut(*length);
+                content.syncing = None;
                 content.sync();
             }
             Change::TruncateUnsynced { file, length } => {
@@ -161,6 +176,7 @@ impl Survival {
                 seen: bytes.clone(),
                 durable: bytes.clone(),
                 dirty: vec![false; bytes.len()],
+                syncing: None,
             });
         }
         after.durable = after.seen.clone();
@@ -184,6 +200,10 @@ impl Content {
         self.dirty.resize(end, true);
         self.seen[at..at + bytes.len()].copy_from_slice(bytes);
         self.dirty[at..at + bytes.len()].fill(true);
+        if let Some(syncing) = &mut self.syncing {
+            let end = (at + bytes.len()).min(syncing.len());
+            syncing[at.min(end)..end].fill(false);
+        }
     }
 
     fn cut(&mut self, length: usize) {
@@ -192,9 +212,13 @@ impl Content {
     }
 
     fn sync(&mut self) {
-        self.durable.resize(self.seen.len(), 0);
-        for (at, dirty) in self.dirty.iter_mut().enumerate() {
-            if std::mem::take(dirty) {
+        let begun = self.syncing.take().unwrap_or_else(|| self.dirty.clone());
+        let length = begun.len().min(self.seen.len());
+        self.durable
+            .resize(length.max(self.durable.len().min(self.seen.len())), 0);
+        for (at, is_synced) in begun.into_iter().enumerate().take(length) {
+            if is_synced {
+                self.dirty[at] = false;
                 self.durable[at] = self.seen[at];
             }
         }

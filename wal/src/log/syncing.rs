@@ -5,7 +5,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use super::{Log, ReadOnly, Segment, read_only_by};
@@ -81,24 +81,21 @@ impl Syncing {
         self.is_under_way
     }
 
-    /// Whether a sync that went on has ended; waits for that if asked to.
-    fn has_ended(&mut self, waits: bool) -> bool {
+    /// Whether a sync that went on has ended; waits for that if asked to. An error is the end of its thread, by a panic.
+    fn has_ended(&mut self, waits: bool) -> Result<bool, RecvError> {
         let Some(thread) = self.thread.as_ref().filter(|_| self.is_under_way) else {
-            return false;
+            return Ok(false);
         };
-        let is_over = match waits {
-            true => thread.ended.recv().is_ok(),
+        let ended = match waits {
+            true => thread.ended.recv(),
             false => match thread.ended.try_recv() {
-                Err(TryRecvError::Empty) => return false,
-                ended => ended.is_ok(),
+                Err(TryRecvError::Empty) => return Ok(false),
+                Err(TryRecvError::Disconnected) => Err(RecvError),
+                Ok(()) => Ok(()),
             },
         };
         self.is_under_way = false;
-        if !is_over {
-            // Its thread has panicked: the next sync begins another.
-            self.thread = None;
-        }
-        is_over
+        ended.map(|()| true)
     }
 }
 
@@ -114,16 +111,24 @@ impl Log {
 
     /// Takes note of a sync that has ended.
     pub(super) fn hear_of_sync(&mut self) {
-        if self.syncing.has_ended(false) {
-            self.pace.ended();
+        let ended = self.syncing.has_ended(false);
+        self.note_end(ended);
+    }
+
+    fn note_end(&mut self, ended: Result<bool, RecvError>) {
+        match ended {
+            Ok(false) => {}
+            Ok(true) => self.pace.ended(),
+            Err(_) => {
+                self.turn_read_only("cannot sync the segment: the thread that syncs it has died".into());
+            }
         }
     }
 
     /// Waits for the end of the sync that goes on, if one does. Whoever syncs here does so first: of two syncs of a file that go on together,
     /// the system tells only one of a page that it could not write.
     pub fn wait_for_sync(&mut self) {
-        if self.syncing.has_ended(true) {
-            self.pace.ended();
-        }
+        let ended = self.syncing.has_ended(true);
+        self.note_end(ended);
     }
 }

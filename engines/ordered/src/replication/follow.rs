@@ -344,7 +344,7 @@ impl Store {
             return Err(Error::GivenUp("a store without a log has no followers"));
         };
         let end = self.log_end(shared)?;
-        let partial = lock(&shared.heard).pieces.bytes_of(end.sequence + 1);
+        let partial = lock(&shared.pieces).bytes_of(end.sequence + 1);
         Ok(Position { partial, ..end })
     }
 
@@ -371,15 +371,18 @@ impl Store {
     pub fn follow(&self, shipment: Shipment) -> Result<Position, FollowError> {
         let shared = self.replicates()?;
         let last = shipment.last;
-        let taken = lock(&shared.heard).pieces.take(shipment)?;
+        let taken = lock(&shared.pieces).take(shipment)?;
+        // Reads say that it is behind while it writes what came.
+        let mut heard = lock(&shared.heard);
+        (heard.last, heard.is_connected) = (last, true);
+        drop(heard);
         let position = match taken {
             Some(whole) => shared.ask_wait(Task::Apply(whole))?,
             None => *lock(&shared.position),
         };
         let mut heard = lock(&shared.heard);
-        heard.last = last;
-        heard.is_connected = true;
-        if position.sequence >= last {
+        heard.is_caught_up = position.sequence >= last;
+        if heard.is_caught_up {
             heard.caught_up = Some(Instant::now());
         }
         Ok(position)
@@ -388,10 +391,9 @@ impl Store {
     /// The leader did not answer, or not what can be followed.
     pub fn lost_leader(&self) {
         if let Some(shared) = &self.handle.replication {
-            let mut heard = lock(&shared.heard);
-            heard.is_connected = false;
+            lock(&shared.heard).is_connected = false;
             // Whoever answers next may have another record there.
-            heard.pieces.clear();
+            lock(&shared.pieces).clear();
         }
     }
 
@@ -399,12 +401,12 @@ impl Store {
     pub fn lag(&self) -> Option<Lag> {
         let shared = self.handle.replication.as_ref()?;
         // Reads of a leader wait for no lock.
-        if shared.leads.load(Ordering::Acquire) || !matches!(shared.role(), Role::Follows { .. }) {
+        if shared.leads.load(Ordering::Acquire) || !matches!(*lock(&shared.role), Role::Follows { .. }) {
             return None;
         }
         let heard = lock(&shared.heard);
         let records = heard.last.saturating_sub(shared.last.load(Ordering::Acquire));
-        let since = |at: Instant| match heard.is_connected && records == 0 {
+        let since = |at: Instant| match heard.is_connected && heard.is_caught_up && records == 0 {
             true => 0,
             false => at.elapsed().as_millis() as u64,
         };
@@ -423,7 +425,7 @@ impl Store {
     pub fn promote(&self) -> Result<Position, FollowError> {
         let shared = self.replicates()?;
         let promoted = shared.ask_wait(Task::Promote)?;
-        lock(&shared.heard).pieces.clear();
+        lock(&shared.pieces).clear();
         Ok(promoted)
     }
 

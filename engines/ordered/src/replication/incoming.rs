@@ -101,6 +101,8 @@ impl Store {
         let cleared = clear(&*shared.copies.disk, &shared.dir);
         cleared.map_err(FollowError::from_storage)?;
         *lock(&shared.copies.progress) = Some(CopyProgress::default());
+        // The leader has had more than it could be given.
+        lock(&shared.heard).is_caught_up = false;
         Ok(Incoming {
             shared: Arc::clone(shared),
             stage: Stage::Begins,
@@ -167,6 +169,9 @@ impl Incoming {
         let file = disk.create(&aside(&path(dir, named.sequence)));
         let file = file.map_err(|source| folder_error(dir, "make the file of a copy", source))?;
         self.progress(0, named.length);
+        let mut heard = lock(&self.shared.heard);
+        (heard.last, heard.is_connected) = (heard.last.max(named.last_sequence), true);
+        drop(heard);
         self.stage = Stage::Checkpoint {
             named,
             file,

@@ -58,11 +58,13 @@ impl Committer {
     }
 
     /// Whether it can stand for what there is.
-    fn check_copy(&self, head: &Head) -> Result<(), FollowError> {
+    fn check_copy(&mut self, head: &Head) -> Result<(), FollowError> {
         if self.checkpoints.is_writing() {
             return Err(FollowError::Busy);
         }
-        let log = self.log.as_ref().ok_or(FollowError::Closed)?;
+        let log = self.log.as_mut().ok_or(FollowError::Closed)?;
+        // Should a sync of what is thrown away fail, it fails before.
+        log.wait_for_sync();
         if let Some(error) = log.read_only() {
             return Err(FollowError::Storage(error.clone()));
         }

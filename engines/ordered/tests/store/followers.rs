@@ -483,3 +483,31 @@ fn what_expires_goes_by_the_leaders_log_alone() {
     follower.follow(removal).unwrap();
     assert_eq!((follower.len(), follower.last_sequence()), (1, 3));
 }
+
+#[test]
+fn a_follower_says_that_it_is_behind_until_it_has_what_its_leader_said() {
+    let parent = tempfile::tempdir().unwrap();
+    let leader = open(&parent.path().join("a"), None);
+    let follower = open(&parent.path().join("b"), Some("a:1"));
+    for key in ["a", "b", "c"] {
+        leader.write_wait(one(key, "value")).unwrap();
+    }
+    let lag = || {
+        let lag = follower.lag().unwrap();
+        (lag.records, lag.ms)
+    };
+    assert_eq!(lag(), (0, None), "it has heard nothing");
+    assert!(ship(&leader, &follower, 90));
+    assert_eq!(lag(), (2, None));
+    ship_all(&leader, &follower);
+    assert_eq!(lag(), (0, Some(0)));
+    // One that takes a copy lacked more than it was told of.
+    let incoming = follower.take_copy().unwrap();
+    std::thread::sleep(Duration::from_millis(2));
+    assert!(lag().1 >= Some(1));
+    drop(incoming);
+    leader.write_wait(one("more", "v")).unwrap();
+    ship_all(&leader, &follower);
+    assert_eq!(lag(), (0, Some(0)));
+    assert!(leader.lag().is_none());
+}
