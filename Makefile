@@ -3,7 +3,7 @@
 SHELL := bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help demo python wheel test bench lint golden fuzz chaos sanitize shuttle
+.PHONY: help demo python wheel test bench lint golden fuzz chaos sanitize miri shuttle
 
 CARGO ?= cargo
 PYTHON ?= python3
@@ -107,6 +107,10 @@ sanitize: ## the tests of the ordered store under AddressSanitizer; needs rustup
 	@RUSTFLAGS=-Zsanitizer=address .ci/beat "building the tests" $(CARGO) +nightly test --no-run --locked --target $(TRIPLE) \
 		--target-dir $(BUILT)/sanitize -p millpond-engines-ordered
 	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target $(TRIPLE) --target-dir $(BUILT)/sanitize -p millpond-engines-ordered
+
+miri: ## the memory of the ordered tree, and a small tree with two threads, under Miri; needs rustup's nightly toolchain with miri and rust-src
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked --target-dir $(BUILT)/miri -p millpond-engines-ordered --lib -- \
+		tree::tests::bytes tree::tests::a_few_keys
 
 shuttle: ## run the ordered tree's tests under shuttle's random schedules
 	RUSTFLAGS='--cfg shuttle' $(CARGO) test --locked --profile fuzz --target-dir $(BUILT)/shuttle -p millpond-engines-ordered --lib schedules

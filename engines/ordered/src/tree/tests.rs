@@ -286,6 +286,34 @@ fn threads_that_write_and_read_lose_nothing() {
     });
 }
 
+/// So few that Miri goes through all of it.
+#[test]
+fn a_few_keys_are_written_and_read_by_two_threads() {
+    let key = |number: u64| format!("key/{number:04}").into_bytes();
+    let (tree, model) = (Tree::new(), std::sync::Mutex::new(BTreeMap::new()));
+    std::thread::scope(|scope| {
+        for thread in 0..2 {
+            let (tree, model) = (&tree, &model);
+            scope.spawn(move || {
+                for number in (thread..120).step_by(2) {
+                    let version = number + 1;
+                    tree.put(content(&key(number), &[7; 20], version));
+                    if let Some(before) = number.checked_sub(2) {
+                        assert!(found(tree, &key(before)).is_some());
+                    }
+                    if number % 3 == 0 {
+                        assert!(tree.remove(&key(number)).is_some());
+                        tree.put(content(&key(number), b"again", version));
+                    }
+                    let (value, version) = found(tree, &key(number)).unwrap();
+                    model.lock().unwrap().insert(key(number), (value, version));
+                }
+            });
+        }
+    });
+    check(&tree, &model.into_inner().unwrap());
+}
+
 fn change_at_once(steps: &[Vec<(Vec<u8>, u8, usize)>]) {
     let tree = Tree::new();
     let mut model = BTreeMap::new();

@@ -7,7 +7,7 @@ use std::alloc::Layout;
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicU64;
 
-use memmap2::{Advice, MmapMut};
+use memmap2::{Advice, MmapMut, MmapRaw};
 
 /// Chunks of the largest size: 512 GiB of 64 MiB.
 const LARGEST: usize = 1 << 13;
@@ -21,7 +21,7 @@ pub(super) struct Words<const UNIT: usize, const FIRST: u32, const LAST: u32> {
     chunks: Box<[OnceLock<Chunk>]>,
 }
 
-struct Chunk(MmapMut);
+struct Chunk(MmapRaw);
 
 impl Chunk {
     fn new(words: usize) -> Chunk {
@@ -33,15 +33,16 @@ impl Chunk {
             // Without them it is slower, and no less right.
             let _ = map.advise(Advice::HugePage);
         }
-        Chunk(map)
+        Chunk(map.into())
     }
 
     #[inline(always)]
     fn words(&self) -> &[AtomicU64] {
         let words = self.0.len() / size_of::<u64>();
-        // SAFETY: the mapping is private, page-aligned, zeroed by the system, and lives as long as the chunk; nothing else refers to its
-        // bytes, so that they are written through atomics alone, whose size, alignment and bit validity are those of u64.
-        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast::<AtomicU64>(), words) }
+        // SAFETY: the mapping is private, page-aligned, zeroed by the system, and lives as long as the chunk; the pointer is the system's own,
+        // and nothing else refers to its bytes, so that they are written through atomics alone, whose size, alignment and bit validity are
+        // those of u64.
+        unsafe { std::slice::from_raw_parts(self.0.as_mut_ptr().cast::<AtomicU64>(), words) }
     }
 }
 
