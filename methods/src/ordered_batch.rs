@@ -58,9 +58,9 @@ fn bytes_of(operation: &schema::Operation<'_>) -> usize {
         | schema::Operation::Items(key, ..)
         | schema::Operation::Trim(key, ..)
         | schema::Operation::Inspect(key) => key.len(),
-        schema::Operation::Put(key, value, _) | schema::Operation::Concatenate(key, value) => {
-            key.len() + value.len()
-        }
+        schema::Operation::Put(key, value, _)
+        | schema::Operation::Concatenate(key, value)
+        | schema::Operation::IncrementDecimal(key, value) => key.len() + value.len(),
         schema::Operation::Append(key, items, _) => {
             let items = items.iter().map(|item| item.len() + ITEM_BYTES);
             key.len() + items.sum::<usize>()
@@ -115,6 +115,10 @@ fn operation(operation: schema::Operation<'_>) -> Operation {
             start,
             stop,
         },
+        schema::Operation::IncrementDecimal(key, by) => Operation::IncrementDecimal {
+            key: key.into_owned(),
+            by: by.into_owned(),
+        },
         schema::Operation::Inspect(key) => Operation::Inspect {
             key: key.into_owned(),
         },
@@ -129,6 +133,7 @@ fn effect(effect: Effect) -> schema::Effect<'static> {
         Effect::Incremented { value, .. } => schema::Effect::Number(value),
         Effect::Listed { count, .. } => schema::Effect::Number(count as i64),
         Effect::Concatenated { bytes, .. } => schema::Effect::Number(bytes as i64),
+        Effect::IncrementedDecimal { value, .. } => schema::Effect::Value(Some(value.into())),
         Effect::Items(items) => schema::Effect::Items(ordered_items::Items {
             items: items.into_iter().map(Cow::Owned).collect(),
         }),

@@ -133,6 +133,8 @@ pub(crate) fn status_of(error: &WriteError) -> Status {
         | WriteError::NoItems
         | WriteError::WrongKind(_)
         | WriteError::NotANumber { .. }
+        | WriteError::NotADecimal { .. }
+        | WriteError::DecimalOverflow { .. }
         | WriteError::Overflow { .. } => Code::BadArgument,
         WriteError::Full { .. } => Code::Full,
         WriteError::QueueFull { .. } | WriteError::QueueStands { .. } | WriteError::TooLate { .. } => {
@@ -169,6 +171,8 @@ pub(crate) fn status_of(error: &WriteError) -> Status {
         WriteError::WrongKind(_) => Some(Reason::WrongKind),
         WriteError::NotANumber { .. } => Some(Reason::NotANumber),
         WriteError::Overflow { .. } => Some(Reason::Overflow),
+        WriteError::NotADecimal { .. } => Some(Reason::NotADecimal),
+        WriteError::DecimalOverflow { .. } => Some(Reason::DecimalOverflow),
         _ => None,
     };
     Status::new(code, error.to_string()).because(reason)

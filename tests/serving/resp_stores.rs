@@ -58,6 +58,17 @@ fn values_are_replied_as_by_redis() {
             ("DECR a", ":41\r\n"),
             ("APPEND a x", ":3\r\n"),
             ("INCR a", "-ERR value is not an integer or out of range\r\n"),
+            ("SET f 10.50", "+OK\r\n"),
+            ("INCRBYFLOAT f 0.1", "$4\r\n10.6\r\n"),
+            ("INCRBYFLOAT f -5e0", "$3\r\n5.6\r\n"),
+            ("INCRBYFLOAT g 3.0e3", "$4\r\n3000\r\n"),
+            ("INCRBYFLOAT f x", "-ERR value is not a valid float\r\n"),
+            ("INCRBYFLOAT a 1", "-ERR value is not a valid float\r\n"),
+            (
+                "INCRBYFLOAT g 999999999999999999999",
+                "-ERR increment would produce NaN or Infinity\r\n",
+            ),
+            ("DEL f g", ":2\r\n"),
             ("SET a 9223372036854775807", "+OK\r\n"),
             ("INCR a", "-ERR increment or decrement would overflow\r\n"),
             (

@@ -2,6 +2,7 @@
 //!
 //! Not how they are evaluated (`evaluate`). Invariant: a batch that passes [`Batch::check`] fits in one record of the log.
 
+use crate::decimal::{DECIMAL_BYTES_MAX, Decimal};
 use crate::error::{WriteError, at_most, check_ttl};
 use crate::index::Versioned;
 use crate::inspect::Inspected;
@@ -113,6 +114,13 @@ pub enum Operation {
         /// What is added.
         value: Vec<u8>,
     },
+    /// Adds to the decimal number that it holds as text, 0 where it is absent. It lasts as long as it did.
+    IncrementDecimal {
+        /// The key.
+        key: Vec<u8>,
+        /// What is added, as text.
+        by: Vec<u8>,
+    },
     /// Says what it is, without reading its value.
     Inspect {
         /// The key.
@@ -152,6 +160,13 @@ pub enum Effect {
         /// The version that the key got.
         version: u64,
     },
+    /// Of an increment of a decimal number.
+    IncrementedDecimal {
+        /// The sum, as text.
+        value: Vec<u8>,
+        /// The version that the key got.
+        version: u64,
+    },
     /// Of an inspection.
     Inspected(Inspected),
 }
@@ -164,6 +179,7 @@ impl Effect {
             Effect::Inspected(inspected) => &mut inspected.version,
             Effect::Put(version)
             | Effect::Incremented { version, .. }
+            | Effect::IncrementedDecimal { version, .. }
             | Effect::Listed { version, .. }
             | Effect::Concatenated { version, .. } => version,
             Effect::Found(None) | Effect::WasThere(_) | Effect::Items(_) => return self,
@@ -196,6 +212,7 @@ impl Operation {
             | Operation::Items { key, .. }
             | Operation::Trim { key, .. }
             | Operation::Concatenate { key, .. }
+            | Operation::IncrementDecimal { key, .. }
             | Operation::Inspect { key } => key,
         }
     }
@@ -212,6 +229,7 @@ impl Operation {
             | Operation::Items { key, .. }
             | Operation::Trim { key, .. }
             | Operation::Concatenate { key, .. }
+            | Operation::IncrementDecimal { key, .. }
             | Operation::Inspect { key } => (key, None),
         }
     }
@@ -258,6 +276,7 @@ impl Operation {
         match self {
             Operation::Put { value, .. } => value.len(),
             Operation::Increment { .. } => NUMBER_BYTES_MAX,
+            Operation::IncrementDecimal { .. } => DECIMAL_BYTES_MAX,
             Operation::Append { items, .. } => items_bytes(items) + LIST_BYTES,
             Operation::Concatenate { value, .. } => value.len(),
             Operation::Get { .. }
@@ -277,6 +296,11 @@ impl Operation {
                 return Err(WriteError::NoItems);
             }
             at_most("items of an append", items.len(), ITEMS_MAX)?;
+        }
+        if let Operation::IncrementDecimal { key, by } = self
+            && Decimal::parse(by).is_none()
+        {
+            return Err(WriteError::NotADecimal { key: key.clone() });
         }
         check_ttl(self.ttl_ms())
     }

@@ -135,6 +135,26 @@ pub enum WriteError {
         key: Vec<u8>,
     },
 
+    /// What is to be incremented, or is to be added, is no decimal number as text.
+    #[error(
+        "key {:?} holds no decimal number, or none is to be added to it; expected text such as \"-12.5\", below 10^21, of at most 64 bytes",
+        KeyText(key)
+    )]
+    NotADecimal {
+        /// The key.
+        key: Vec<u8>,
+    },
+
+    /// The sum of decimal numbers is too large.
+    #[error(
+        "the decimal number of key {:?} would have more than 21 digits before its point",
+        KeyText(key)
+    )]
+    DecimalOverflow {
+        /// The key.
+        key: Vec<u8>,
+    },
+
     /// The sum has more than 64 bits.
     #[error("key {:?} holds {value}, and {by} more does not fit 64 bits", KeyText(key))]
     Overflow {

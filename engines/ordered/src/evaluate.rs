@@ -7,6 +7,7 @@ use std::collections::HashMap;
 
 use crate::batch::{Batch, Effect, Operation};
 use crate::change::{Edit, Held};
+use crate::decimal::{DECIMAL_BYTES_MAX, Decimal};
 use crate::error::{WriteError, WrongKind, at_most};
 use crate::index::Versioned;
 use crate::inspect::Looked;
@@ -137,6 +138,7 @@ impl<'e> Evaluation<'e> {
             Operation::Items { key, start, stop } => Effect::Items(self.items(key, (*start, *stop))?),
             Operation::Trim { key, start, stop } => self.trim((at, key), (*start, *stop))?,
             Operation::Concatenate { key, value } => self.concatenate((at, key), value)?,
+            Operation::IncrementDecimal { key, by } => self.increment_decimal((at, key), by)?,
             Operation::Inspect { key } => Effect::Inspected(self.look(key).inspected(now_ms)),
         })
     }
@@ -298,6 +300,23 @@ impl<'e> Evaluation<'e> {
         // "+1" and "01" are texts that nobody's increment has left.
         let number = number.filter(|number: &i64| number.to_string().as_bytes() == value);
         Ok((number.ok_or_else(not_a_number)?, looked.expires_ms))
+    }
+
+    fn increment_decimal(&mut self, (at, key): (usize, &'e [u8]), by: &[u8]) -> Result<Effect, WriteError> {
+        let looked = self.look_for(key, Kind::Bytes)?;
+        let held = match looked.kind {
+            None => Decimal::parse(b"0"),
+            Some(_) if looked.value_bytes > DECIMAL_BYTES_MAX => None,
+            Some(_) => Decimal::parse(&self.value(key).unwrap_or_default()),
+        };
+        let numbers = held.zip(Decimal::parse(by));
+        let (held, by) = numbers.ok_or_else(|| WriteError::NotADecimal { key: key.to_vec() })?;
+        let sum = held.plus(by);
+        let sum = sum.ok_or_else(|| WriteError::DecimalOverflow { key: key.to_vec() })?;
+        let text = sum.text().into_bytes();
+        let made = Made::Held(Held::Bytes(text.clone()));
+        let version = self.set((at, key), (made, Value::Bytes(text.clone())), looked.expires_ms);
+        Ok(Effect::IncrementedDecimal { value: text, version })
     }
 
     fn append(

@@ -39,6 +39,7 @@ mod change;
 mod checkpoint;
 mod clear;
 mod commit;
+mod decimal;
 mod error;
 mod evaluate;
 mod eviction;

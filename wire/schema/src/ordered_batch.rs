@@ -55,6 +55,8 @@ pub enum Operation<'a> {
     Items(Cow<'a, [u8]>, i64, i64),
     /// Leaves items of its list from one index to another.
     Trim(Cow<'a, [u8]>, i64, i64),
+    /// Adds to the decimal number that it holds as text.
+    IncrementDecimal(Cow<'a, [u8]>, Cow<'a, [u8]>),
     /// Says what it is.
     Inspect(Cow<'a, [u8]>),
 }
@@ -62,7 +64,7 @@ pub enum Operation<'a> {
 const FORMS: &str = "[\"get\", key], [\"put\", key, value, {if_version?, if_absent?, if_present?, ttl_ms or keep_ttl?}?], \
                      [\"remove\", key, {if_version?}?], [\"increment\", key, by, {ttl_ms?}?], [\"expire\", key, {ttl_ms or persist}], \
                      [\"concatenate\", key, value], [\"append\", key, [item], {keep?, ttl_ms?}?], [\"items\", key, start, stop], \
-                     [\"trim\", key, start, stop] or [\"inspect\", key]";
+                     [\"trim\", key, start, stop], [\"increment_decimal\", key, by] or [\"inspect\", key]";
 
 const UNFIT: &str = "an operation with options that do not go with it";
 
@@ -134,6 +136,7 @@ impl Field for Operation<'static> {
             }
             ("items", 4) => Operation::Items(reader.bytes()?, Int::read(reader)?, Int::read(reader)?),
             ("trim", 4) => Operation::Trim(reader.bytes()?, Int::read(reader)?, Int::read(reader)?),
+            ("increment_decimal", 3) => Operation::IncrementDecimal(reader.bytes()?, reader.bytes()?),
             ("inspect", 2) => Operation::Inspect(reader.bytes()?),
             _ => return Err(PayloadError::invalid(format!("{name:?} with {len} items"), FORMS)),
         };
@@ -177,6 +180,11 @@ impl Field for Operation<'static> {
                 out.bytes(key);
                 out.bytes(value);
             }
+            Operation::IncrementDecimal(key, by) => {
+                out.text("increment_decimal");
+                out.bytes(key);
+                out.bytes(by);
+            }
             Operation::Append(key, items, options) => {
                 out.text("append");
                 out.bytes(key);
@@ -204,6 +212,9 @@ impl Field for Operation<'static> {
             }
             Operation::Expire(key, options) => Operation::Expire(Bytes::own(key), Options::own(options)),
             Operation::Concatenate(key, value) => Operation::Concatenate(Bytes::own(key), Bytes::own(value)),
+            Operation::IncrementDecimal(key, by) => {
+                Operation::IncrementDecimal(Bytes::own(key), Bytes::own(by))
+            }
             Operation::Append(key, items, options) => {
                 Operation::Append(Bytes::own(key), Items::own(items), Options::own(options))
             }
@@ -237,7 +248,7 @@ fn write_options(options: &Options<'_>, out: &mut Encoder<'_>) {
 /// What an operation found or did.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Effect<'a> {
-    /// Of a get: the value, if there is one.
+    /// Of a get the value, if there is one; of an increment of a decimal number the sum, as text.
     Value(Option<Cow<'a, [u8]>>),
     /// Of a put the version that the key got, of an increment the sum, of a concatenation the bytes that the value has then, of an
     /// append and of a trim the items that the list has then.
@@ -306,8 +317,8 @@ schema! {
     #[derive(Default)]
     answer Answer {
         /// What each operation found or did: of "get" the value or nil, of "put" the version that the key got, of "remove" and
-        /// "expire" whether the key was there, of "increment" the sum, of "concatenate" the bytes that the value has then, of "append"
-        /// and "trim" the items that the list has then, of "items" and "inspect" a map.
+        /// "expire" whether the key was there, of "increment" the sum, of "increment_decimal" the sum as text, of "concatenate" the bytes
+        /// that the value has then, of "append" and "trim" the items that the list has then, of "items" and "inspect" a map.
         results: List<Effect<'static>>,
         /// What the batch survives: "memory", "logged" or "synced".
         durability: Text,

@@ -119,16 +119,28 @@ pub enum Reason {
     NotANumber,
     /// The sum has more than 64 bits.
     Overflow,
+    /// A key, or what is to be added, is no decimal number.
+    NotADecimal,
+    /// The sum of decimal numbers is too large.
+    DecimalOverflow,
 }
 
 impl Reason {
-    const ALL: [Reason; 3] = [Reason::WrongKind, Reason::NotANumber, Reason::Overflow];
+    const ALL: [Reason; 5] = [
+        Reason::WrongKind,
+        Reason::NotANumber,
+        Reason::Overflow,
+        Reason::NotADecimal,
+        Reason::DecimalOverflow,
+    ];
 
     fn as_str(self) -> &'static str {
         match self {
             Reason::WrongKind => "wrong_kind",
             Reason::NotANumber => "not_a_number",
             Reason::Overflow => "overflow",
+            Reason::NotADecimal => "not_a_decimal",
+            Reason::DecimalOverflow => "decimal_overflow",
         }
     }
 }

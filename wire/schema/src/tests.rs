@@ -247,6 +247,7 @@ fn batches_round_trip() {
             ),
             Operation::Items(bytes(b"l"), 0, -1),
             Operation::Trim(bytes(b"l"), -2, 3),
+            Operation::IncrementDecimal(bytes(b"a"), bytes(b"1")),
             Operation::Inspect(bytes(b"l")),
             Operation::Put(
                 bytes(b"a"),
@@ -261,7 +262,7 @@ fn batches_round_trip() {
     });
     assert_eq!(
         json,
-        r#"{"operations":[["get",[97]],["put",[97],[]],["put",[97],[98],{"if_absent":true,"ttl_ms":9}],["remove",[97],{"if_version":7}],["increment",[97],-3],["expire",[97],{"persist":true}],["concatenate",[97],[98]],["append",[108],[[99],[]]],["append",[108],[[99]],{"ttl_ms":1,"keep":9}],["items",[108],0,-1],["trim",[108],-2,3],["inspect",[108]],["put",[97],[98],{"if_present":true,"keep_ttl":true}]]}"#
+        r#"{"operations":[["get",[97]],["put",[97],[]],["put",[97],[98],{"if_absent":true,"ttl_ms":9}],["remove",[97],{"if_version":7}],["increment",[97],-3],["expire",[97],{"persist":true}],["concatenate",[97],[98]],["append",[108],[[99],[]]],["append",[108],[[99]],{"ttl_ms":1,"keep":9}],["items",[108],0,-1],["trim",[108],-2,3],["increment_decimal",[97],[49]],["inspect",[108]],["put",[97],[98],{"if_present":true,"keep_ttl":true}]]}"#
     );
     let json = round_trip::<Answer<'_>>(&Answer {
         results: vec![

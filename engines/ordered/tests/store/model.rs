@@ -55,6 +55,7 @@ fn operation() -> impl Strategy<Value = Operation> {
         3 => put,
         2 => (key(), if_version()).prop_map(|(key, if_version)| Operation::Remove { key, if_version }),
         1 => (key(), by).prop_map(|(key, by)| Operation::Increment { key, by, ttl_ms: None }),
+        1 => (key(), -5..5i64).prop_map(|(key, by)| Operation::IncrementDecimal { key, by: format!("{by}.25").into_bytes() }),
         1 => key().prop_map(|key| Operation::Expire { key, ttl_ms: None }),
         1 => key().prop_map(|key| Operation::Inspect { key }),
         1 => (key(), value()).prop_map(|(key, value)| Operation::Concatenate { key, value }),
@@ -290,6 +291,15 @@ impl Model {
                 let version = self.set(key, value.to_string().as_bytes());
                 Some(Effect::Incremented { value, version })
             }
+            // Sums of quarters, which floating-point numbers hold exactly.
+            Operation::IncrementDecimal { by, .. } => {
+                let held = self.bytes(key)?.unwrap_or_else(|| b"0".to_vec());
+                let parse = |text: Vec<u8>| String::from_utf8(text).ok()?.parse::<f64>().ok();
+                let number = parse(held).filter(|number| number.is_finite())?;
+                let value = (number + parse(by.clone())?).to_string().into_bytes();
+                let version = self.set(key, &value);
+                Some(Effect::IncrementedDecimal { value, version })
+            }
             Operation::Concatenate { value, .. } => {
                 let whole = [self.bytes(key)?.unwrap_or_default(), value.clone()].concat();
                 let version = self.set(key, &whole);
@@ -377,6 +387,8 @@ fn same_batch(store: &Store, model: &mut Model, operations: Vec<Operation>) -> R
             WriteError::Conflict { .. }
             | WriteError::NotANumber { .. }
             | WriteError::Overflow { .. }
+            | WriteError::NotADecimal { .. }
+            | WriteError::DecimalOverflow { .. }
             | WriteError::WrongKind(_),
         ) => None,
         Err(other) => return Err(TestCaseError::fail(other.to_string())),

@@ -264,6 +264,8 @@ pub(crate) fn error_text(status: &Status, method: &str) -> Option<&'static str> 
         (Some(Reason::WrongKind), _) => Some(WRONG_TYPE),
         (Some(Reason::NotANumber), _) => Some(numbers::NO_INTEGER),
         (Some(Reason::Overflow), _) => Some(numbers::OVERFLOW),
+        (Some(Reason::NotADecimal), _) => Some(numbers::NO_FLOAT),
+        (Some(Reason::DecimalOverflow), _) => Some(numbers::INFINITE),
         // Of a store that is cleared some keys may be gone.
         (None, Code::StorageFailed) if method != OrderedClear::NAME => Some(READ_ONLY),
         (None, Code::NodeUnavailable) => Some("NOREPLICAS Not enough good replicas to write."),

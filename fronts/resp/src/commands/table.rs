@@ -144,7 +144,7 @@ pub(crate) static ROWS: &[Row] = &[
     refused("hset", -4, 1, "hash"),
     write("incr", 2, [1, 1, 1], "string", "Adds 1 to the number of a key.", &[store(numbers::incr)]),
     write("incrby", 3, [1, 1, 1], "string", "Adds a number to that of a key.", &[store(numbers::incr_by)]),
-    refused("incrbyfloat", 3, 1, "string"),
+    write("incrbyfloat", 3, [1, 1, 1], "string", "Adds a decimal number to that of a key.", &[store(numbers::incr_by_float)]),
     plain("info", -1, SERVER, "server", "Tells of the server.", Run::Call(info::info)),
     of_keys("lindex", 3, [1, 1, 1], "list", "Returns an item of a list; 0 is the newest.", Run::Keys(&[store_read(lists::ask_index, lists::index)])),
     of_keys("llen", 2, [1, 1, 1], "list", "Returns the number of a list's items.", Run::Keys(&[store_read(inspect::ask_llen, inspect::llen)])),

@@ -1,11 +1,14 @@
-//! INCR, DECR, INCRBY and DECRBY; and what Redis takes for a number.
+//! INCR, DECR, INCRBY, DECRBY and INCRBYFLOAT; and what Redis takes for a number.
 //! Its invariant: a number that is read is written as it was.
 
 use super::{Operations, Part, Reply};
 use millpond_wire_frame::RespWords;
+use millpond_wire_schema::ordered_batch::Operation;
 
 pub(crate) const NO_INTEGER: &str = "ERR value is not an integer or out of range";
 pub(crate) const OVERFLOW: &str = "ERR increment or decrement would overflow";
+pub(crate) const NO_FLOAT: &str = "ERR value is not a valid float";
+pub(crate) const INFINITE: &str = "ERR increment would produce NaN or Infinity";
 
 pub(in crate::commands) fn incr(out: &mut Operations<'_>, words: RespWords<'_>) -> Result<Part, String> {
     by(out, words, |_| Ok(1))
@@ -25,6 +28,17 @@ pub(in crate::commands) fn decr_by(out: &mut Operations<'_>, words: RespWords<'_
         by.checked_neg()
             .ok_or_else(|| "ERR decrement would overflow".to_owned())
     })
+}
+
+/// The sum is of decimal numbers, and exact: Redis adds in binary, and rounds.
+pub(in crate::commands) fn incr_by_float(
+    out: &mut Operations<'_>,
+    mut words: RespWords<'_>,
+) -> Result<Part, String> {
+    let key = words.next().unwrap_or_default();
+    let by = words.next().unwrap_or_default();
+    out.push(&Operation::IncrementDecimal(key.into(), by.into()));
+    Ok(Part::of(1, Reply::First))
 }
 
 fn by(
