@@ -301,7 +301,6 @@ fn kept<S: PartialEq, T: Clone>(
     opened.get(name).cloned()
 }
 
-/// Opens a store, and logs what its log held.
 /// Refuses a version that was built for another node of the map than this server is.
 fn check_node(name: &str, table: &Table, node: Option<&str>) -> Result<(), Error> {
     match (table.node(), node) {
@@ -314,6 +313,7 @@ fn check_node(name: &str, table: &Table, node: Option<&str>) -> Result<(), Error
     }
 }
 
+/// Opens a store, and logs what its log held.
 fn open_store(name: &str, section: &ordered::Section, put_bytes_max: usize) -> Result<Store, Error> {
     let opened = section.open(put_bytes_max);
     let (store, recovery) = opened.map_err(Error::part("ordered", name))?;

@@ -28,12 +28,10 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
             }
             Err(error) => {
                 failures.note(&error);
-                let status = status_of(&error);
-                let ex = format!(
-                    "some keys may be removed already, and the next were not: {}",
-                    status.ex
-                );
-                call.refuse(&Status::new(status.code, ex));
+                let mut status = status_of(&error);
+                let ex = &status.ex;
+                status.ex = format!("some keys may be removed already, and the next were not: {ex}");
+                call.refuse(&status);
             }
         }
     })

@@ -165,7 +165,6 @@ pub(crate) fn status_of(error: &WriteError) -> Status {
                  restart; repeat it only with if_version or if_absent, or where twice does no harm; see the server's log",
             );
         }
-        _ => Code::StorageFailed,
     };
     let reason = match error {
         WriteError::WrongKind(_) => Some(Reason::WrongKind),

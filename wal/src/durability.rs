@@ -16,6 +16,8 @@ pub enum Durability {
 }
 
 impl Durability {
+    const ALL: [Durability; 3] = [Durability::Memory, Durability::Logged, Durability::Synced];
+
     /// "memory", "logged" or "synced".
     pub fn as_str(self) -> &'static str {
         match self {
@@ -23,5 +25,10 @@ impl Durability {
             Durability::Logged => "logged",
             Durability::Synced => "synced",
         }
+    }
+
+    /// The same back from its word.
+    pub fn of(word: &str) -> Option<Durability> {
+        Durability::ALL.into_iter().find(|durability| durability.as_str() == word)
     }
 }

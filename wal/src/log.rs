@@ -1,7 +1,7 @@
 //! The log that is being written: appends groups, rolls segments, undoes what failed.
 //!
-//! It reads no segment (`recover` does), and its keeper decides what to write. Invariant: the last segment ends
-//! where the last acknowledged group ends, or the log is read-only.
+//! It reads no segment (`recover` does), and its keeper decides what to write. Invariant: behind the last
+//! group that is as durable as configured a segment has zeros or nothing, or the log is read-only.
 
 mod again;
 mod syncing;
@@ -77,7 +77,7 @@ pub(crate) struct Segment {
     path: PathBuf,
     pub first_sequence: u64,
     pub(crate) file: Arc<dyn LogFile>,
-    /// Where the next group goes; everything before it is acknowledged.
+    /// Where the next group goes; every group before it is as durable as configured.
     pub length: u64,
     /// How long its file is: zeros follow. Every segment that is not written any more ends with its last group.
     pub(crate) reserved: u64,
@@ -329,7 +329,7 @@ impl Log {
         Err(Failure { error, is_in_doubt })
     }
 
-    /// Syncs a segment that holds nothing but acknowledged groups.
+    /// Syncs a segment that holds nothing but whole groups.
     pub(crate) fn sync_segment(&mut self) -> Result<(), Arc<Error>> {
         self.wait_for_sync();
         if let Some(error) = self.read_only() {
@@ -432,7 +432,7 @@ impl Segment {
         self.reserved > self.length
     }
 
-    /// Lets the file end where its acknowledged groups end, for good.
+    /// Lets the file end where its last group ends, for good.
     fn cut(&mut self) -> io::Result<()> {
         self.file.truncate(self.length)?;
         self.reserved = self.length;

@@ -236,15 +236,19 @@ impl Operation {
 
     /// Whether it takes a copy of what its key holds, however large that is.
     pub(crate) fn copies(&self) -> bool {
-        matches!(
-            self,
+        match self {
             Operation::Get { .. }
-                | Operation::Expire { .. }
-                | Operation::Append { .. }
-                | Operation::Items { .. }
-                | Operation::Trim { .. }
-                | Operation::Concatenate { .. }
-        )
+            | Operation::Expire { .. }
+            | Operation::Append { .. }
+            | Operation::Items { .. }
+            | Operation::Trim { .. }
+            | Operation::Concatenate { .. } => true,
+            Operation::Put { .. }
+            | Operation::Remove { .. }
+            | Operation::Increment { .. }
+            | Operation::IncrementDecimal { .. }
+            | Operation::Inspect { .. } => false,
+        }
     }
 
     /// Whether it does the same whatever the key holds.
@@ -267,7 +271,13 @@ impl Operation {
             | Operation::Increment { ttl_ms, .. }
             | Operation::Expire { ttl_ms, .. }
             | Operation::Append { ttl_ms, .. } => *ttl_ms,
-            _ => None,
+            Operation::Get { .. }
+            | Operation::Remove { .. }
+            | Operation::Items { .. }
+            | Operation::Trim { .. }
+            | Operation::Concatenate { .. }
+            | Operation::IncrementDecimal { .. }
+            | Operation::Inspect { .. } => None,
         }
     }
 

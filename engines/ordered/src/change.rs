@@ -23,7 +23,7 @@ pub(crate) enum Held {
     Bytes(Vec<u8>),
     /// As `list` has it.
     List(Vec<u8>),
-    /// What a later change of the same write has, who was made from it.
+    /// A later change of the same write has what it holds then; this one has an edit.
     Later,
 }
 

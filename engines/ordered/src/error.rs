@@ -13,7 +13,6 @@ use crate::replication::{NotLeader, Unacknowledged};
 
 /// Why a write was not acknowledged.
 #[derive(Debug, Clone, thiserror::Error)]
-#[non_exhaustive]
 pub enum WriteError {
     /// A condition does not hold. Versions count from 1; 0 is an absent key.
     #[error(

@@ -100,7 +100,12 @@ impl Operation<'_> {
                 ..options.clone()
             },
             Operation::Put(..) | Operation::Expire(..) => return Some(UNFIT),
-            _ => return None,
+            Operation::Get(..)
+            | Operation::Concatenate(..)
+            | Operation::Items(..)
+            | Operation::Trim(..)
+            | Operation::IncrementDecimal(..)
+            | Operation::Inspect(..) => return None,
         };
         let fits = left == Options::default();
         (!fits).then_some(UNFIT)

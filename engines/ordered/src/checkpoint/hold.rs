@@ -77,7 +77,7 @@ impl Holds {
             bad => NotHeld::Failed(Error::Checkpoint {
                 file: super::path(dir, sequence),
                 found: bad.to_string(),
-                fix: "write another one (millpond ordered checkpoint)",
+                fix: "have another one written (call ordered.checkpoint)",
             }),
         })?;
         if !will_do(&opened) {

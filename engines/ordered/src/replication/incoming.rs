@@ -33,7 +33,7 @@ pub enum TakeError {
 
     /// It would replace what this store may have alone.
     #[error(
-        "the leader's checkpoint cannot take the place of what this store has: {0}; move the store's folder away to begin with a copy"
+        "the leader's checkpoint cannot take the place of what this store has: {0}; move its folder away and start it again: it takes a copy"
     )]
     Refused(String),
 

@@ -45,13 +45,13 @@ pub enum PullError {
 
     /// The follower's log is another one.
     #[error(
-        "the follower's log is another one than this store's: their histories differ; let the follower begin with a copy of this store"
+        "the follower's log is another one than this store's: their histories differ; move the follower's folder away and start it again: it takes a copy"
     )]
     History,
 
     /// The follower has what this log has not.
     #[error(
-        "the follower's log has gone another way than this store's: {0}; let the follower begin with a copy of this store, and keep its folder aside if what it has alone is wanted"
+        "the follower's log has gone another way than this store's: {0}; move the follower's folder away, keep it if what it has alone is wanted, and start it again: it takes a copy"
     )]
     Diverged(String),
 

@@ -99,7 +99,18 @@ impl Part {
                 self.write_all(results, reply)?;
                 self.operations
             }
-            _ => {
+            Reply::First
+            | Reply::Length
+            | Reply::Number
+            | Reply::Items
+            | Reply::Item
+            | Reply::Kind
+            | Reply::SecondsLeft
+            | Reply::MillisecondsLeft
+            | Reply::UnixSeconds
+            | Reply::UnixMilliseconds
+            | Reply::Expired
+            | Reply::ListLength => {
                 self.write_first(results, reply)?;
                 1
             }

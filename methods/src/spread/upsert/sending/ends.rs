@@ -87,11 +87,8 @@ fn read(name: &str, answer: Result<NodeAnswer<'_>, NodeError>) -> Result<schema:
 }
 
 fn upserted(answer: schema::Answer<'static>) -> Upserted {
-    let durability = match &*answer.durability {
-        "synced" => Durability::Synced,
-        "logged" => Durability::Logged,
-        _ => Durability::Memory,
-    };
+    // A word that is not known promises nothing.
+    let durability = Durability::of(&answer.durability).unwrap_or(Durability::Memory);
     Upserted {
         sequence: answer.sequence,
         durability,
