@@ -258,7 +258,10 @@ fn records_are_given_to_followers_with_a_token_alone() {
     let (status, refused) = with(json!({"position": 2}));
     assert_eq!((status, &refused["code"]), (409, &json!(30112)), "{refused}");
     assert!(
-        refused["ex"].as_str().unwrap().contains("start it again: it takes a copy"),
+        refused["ex"]
+            .as_str()
+            .unwrap()
+            .contains("start it again: it takes a copy"),
         "{refused}"
     );
     let token = json!({"_token": "of-the-admin"});

@@ -29,6 +29,8 @@ impl Durability {
 
     /// The same back from its word.
     pub fn of(word: &str) -> Option<Durability> {
-        Durability::ALL.into_iter().find(|durability| durability.as_str() == word)
+        Durability::ALL
+            .into_iter()
+            .find(|durability| durability.as_str() == word)
     }
 }

@@ -18,7 +18,7 @@ use crate::eviction::Room;
 use crate::index::Index;
 use crate::judge::{Judge, Refusal, Verdict};
 use crate::record::Accepted;
-use crate::replication::Kept;
+use crate::replication::{Acknowledge, Kept};
 use crate::sweep::{Due, Sweep};
 use crate::tree::BROUGHT_AT_ONCE;
 use crate::write::{Write, Written};
@@ -27,6 +27,9 @@ use held::{Appended, Held};
 
 /// A group is cut here, so that the first write of a long queue does not wait for all of it.
 const GROUP_BYTES_MAX: usize = 4 << 20;
+/// Where a group waits for nothing but a write to its file, a write that reads begins another behind so many operations: looking for its keys
+/// among what these changed, and noting that, costs more than the file does.
+const PART_OPERATIONS: usize = 64;
 
 pub(crate) struct Committer {
     pub index: Arc<Index>,
@@ -160,11 +163,14 @@ impl Committer {
 
     /// What becomes of the next writes, with the versions that they get.
     fn judge(&mut self, left: &mut VecDeque<Pending<Write>>) -> Vec<Judged> {
-        let writes = left.iter().map(|pending| &pending.work);
+        let count = self.part(left);
+        let writes = left.iter().take(count).map(|pending| &pending.work);
         let mut judge = Judge::new(&self.index, &self.room, self.next_version, writes);
-        let mut replies = Vec::with_capacity(left.len());
+        let mut replies = Vec::with_capacity(count);
         // The first is judged whatever the store may hold: each part ends the wait of one at least.
-        while let Some(mut pending) = left.pop_front() {
+        while replies.len() < count
+            && let Some(mut pending) = left.pop_front()
+        {
             if let Some(again) = judge.judge(pending.work) {
                 pending.work = again;
                 left.push_front(pending);
@@ -178,6 +184,20 @@ impl Committer {
         let (verdicts, next_version) = judge.finish();
         self.next_version = next_version;
         replies.into_iter().zip(verdicts).collect()
+    }
+
+    /// How many of the next writes are judged together.
+    fn part(&self, left: &VecDeque<Pending<Write>>) -> usize {
+        if self.durability == Durability::Synced || self.replication.acknowledge == Acknowledge::Follower {
+            return left.len();
+        }
+        let mut operations = 0;
+        let joins = |pending: &&Pending<Write>| {
+            let joins = operations < PART_OPERATIONS || !pending.work.reads();
+            operations += pending.work.operations();
+            joins
+        };
+        left.iter().take_while(joins).count()
     }
 
     /// Whether there was anything for the log.

@@ -56,7 +56,10 @@ impl Plan {
             let Some(Step { made, expires_ms, .. }) = steps.next_if(|step| step.at == at) else {
                 continue;
             };
-            debug_assert!(steps.peek().is_none_or(|next| next.at != at), "an operation makes one change");
+            debug_assert!(
+                steps.peek().is_none_or(|next| next.at != at),
+                "an operation makes one change"
+            );
             let (key, put) = operation.into_parts();
             let (held, edit) = match made {
                 Made::AsPut => (put.map_or(Held::Nothing, Held::Bytes), None),

@@ -70,7 +70,15 @@ impl Write {
     pub(crate) fn reads(&self) -> bool {
         match self {
             Write::Put(put) => put.reads(),
-            Write::Batch(_) => true,
+            Write::Batch(batch) => !batch.operations.iter().all(Operation::is_blind),
+        }
+    }
+
+    /// Keys that it names, one for each time.
+    pub(crate) fn operations(&self) -> usize {
+        match self {
+            Write::Put(put) => put.entries.len(),
+            Write::Batch(batch) => batch.operations.len(),
         }
     }
 }

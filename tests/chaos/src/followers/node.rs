@@ -25,7 +25,10 @@ pub(super) const STORES: [&str; 2] = [SYNCED, LOGGED];
 const KILL_MAX: Duration = Duration::from_secs(20);
 
 /// What a follower's log says where somebody has to give it a copy.
-const REFUSED: [&str; 2] = ["start it again: it takes a copy", "what the follower may have alone"];
+const REFUSED: [&str; 2] = [
+    "start it again: it takes a copy",
+    "what the follower may have alone",
+];
 
 /// A folder, and the server that runs in it.
 pub(super) struct Node {
