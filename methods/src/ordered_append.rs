@@ -1,8 +1,8 @@
 //! `ordered.append`, answered by the store.
 //! Its invariant: the answer counts the items behind this very call.
 
-use crate::Served;
 use crate::ordered_write::{Asked, ENTRY_BYTES, ITEM_BYTES, hand_over, write_listed};
+use crate::{Served, led_store};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Batch, Operation};
 use millpond_wire_payload::Payload;
@@ -14,7 +14,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let items = decoded.items.iter().map(|item| item.len() + ITEM_BYTES);
     let asked = Asked {
         name: OrderedAppend::NAME,
-        table: decoded.table.as_deref(),
+        store: led_store(catalog, decoded.table.as_deref(), &reserved)?,
         bytes: decoded.key.len() + items.sum::<usize>() + ENTRY_BYTES,
     };
     let batch = || {

@@ -19,7 +19,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let bytes = decoded.operations.iter().map(bytes_of);
     let asked = Asked {
         name: OrderedBatch::NAME,
-        table: decoded.table.as_deref(),
+        store: led_store(catalog, decoded.table.as_deref(), &reserved)?,
         bytes: bytes.map(|bytes| bytes + ENTRY_BYTES).sum(),
     };
     // In JSON a byte may be a number of three digits and a comma.
@@ -36,7 +36,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         }
         .into()
     };
-    let (lag_records, lag_ms) = lag(led_store(catalog, asked.table, &reserved)?);
+    let (lag_records, lag_ms) = lag(asked.store);
     let answer = move |written: Written, out: &mut Encoder<'_>| {
         let answer = schema::Answer {
             results: written.effects.into_iter().map(effect).collect(),

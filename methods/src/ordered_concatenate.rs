@@ -1,8 +1,8 @@
 //! `ordered.concatenate`, answered by the store.
 //! Its invariant: the answer has the length behind this very call.
 
-use crate::Served;
 use crate::ordered_write::{Asked, ENTRY_BYTES, hand_over};
+use crate::{Served, led_store};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Batch, Effect, Operation, Written};
 use millpond_wire_payload::{Encoder, Payload};
@@ -14,7 +14,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let (decoded, reserved) = schema::Call::decode(payload)?;
     let asked = Asked {
         name: OrderedConcatenate::NAME,
-        table: decoded.table.as_deref(),
+        store: led_store(catalog, decoded.table.as_deref(), &reserved)?,
         bytes: decoded.key.len() + decoded.value.len() + ENTRY_BYTES,
     };
     let batch = || {

@@ -1,8 +1,8 @@
 //! `ordered.put`, answered by the store.
 //! Its invariant: the answer names a version for each entry, in the call's order.
 
-use crate::Served;
 use crate::ordered_write::{Asked, ENTRY_BYTES, hand_over};
+use crate::{Served, led_store};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Put, Written};
 use millpond_wire_payload::{Encoder, Payload};
@@ -13,7 +13,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let lengths = decoded.entries.iter().map(|(key, value)| key.len() + value.len());
     let asked = Asked {
         name: OrderedPut::NAME,
-        table: decoded.table.as_deref(),
+        store: led_store(catalog, decoded.table.as_deref(), &reserved)?,
         bytes: lengths.map(|length| length + ENTRY_BYTES).sum(),
     };
     let put = || {

@@ -28,7 +28,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let keys = batch.operations.iter().map(|operation| operation.key().len());
     let asked = Asked {
         name: OrderedRemovePrefix::NAME,
-        table: decoded.table.as_deref(),
+        store,
         bytes: keys.map(|bytes| bytes + ENTRY_BYTES).sum(),
     };
     let answer = move |written: Written, out: &mut Encoder<'_>| {

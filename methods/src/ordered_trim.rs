@@ -1,8 +1,8 @@
 //! `ordered.trim`, answered by the store.
 //! Its invariant: the answer counts the items behind this very call.
 
-use crate::Served;
 use crate::ordered_write::{Asked, ENTRY_BYTES, hand_over, write_listed};
+use crate::{Served, led_store};
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{Batch, Operation};
 use millpond_wire_payload::Payload;
@@ -12,7 +12,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let (decoded, reserved) = schema::Call::decode(payload)?;
     let asked = Asked {
         name: OrderedTrim::NAME,
-        table: decoded.table.as_deref(),
+        store: led_store(catalog, decoded.table.as_deref(), &reserved)?,
         bytes: decoded.key.len() + ENTRY_BYTES,
     };
     let batch = || {

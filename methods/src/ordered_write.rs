@@ -6,7 +6,7 @@ use crate::{Served, led_store, turn_end};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{
-    Batch, Deadline, Effect, NotLeader, Operation, Write, WriteError, Written, WrongKind,
+    Batch, Deadline, Effect, NotLeader, Operation, Store, Write, WriteError, Written, WrongKind,
 };
 use millpond_wire_payload::{Encoder, Reserved};
 use millpond_wire_schema::{Code, Field as _, Reason, Status, ordered_append};
@@ -23,8 +23,7 @@ pub(crate) const ITEM_BYTES: usize = 48;
 pub(crate) struct Asked<'r> {
     /// Its method.
     pub name: &'static str,
-    /// The store; the default one when absent.
-    pub table: Option<&'r str>,
+    pub store: &'r Store,
     /// What its write takes while it waits.
     pub bytes: usize,
 }
@@ -44,7 +43,6 @@ where
         now: call.arrival.entered,
         at: call.deadline(reserved.deadline_ms)?,
     };
-    let store = led_store(catalog, asked.table, reserved)?;
     let permit = call.calls.admission.enter_holding(asked.bytes)?;
     let write = write();
     let failures = Arc::clone(&catalog.store_failures);
@@ -71,7 +69,7 @@ where
             waiting.refuse(&status_of(&error));
         }
     };
-    match store.write_later(write, Box::new(done), Some(deadline)) {
+    match asked.store.write_later(write, Box::new(done), Some(deadline)) {
         Ok(log_thread) => turn_end::wake(call, log_thread),
         Err(busy) => (busy.done)(Err(*busy.error)),
     }
@@ -92,7 +90,7 @@ where
 {
     let asked = Asked {
         name,
-        table,
+        store: led_store(catalog, table, reserved)?,
         bytes: keys.iter().map(|key| key.len() + ENTRY_BYTES).sum(),
     };
     let batch = || {
