@@ -236,9 +236,7 @@ impl Committer {
             [change] => Some(change.key.as_slice()),
             _ => None,
         });
-        if group.len() > 1 {
-            self.index.bring(keys);
-        }
+        self.index.bring(keys);
     }
 
     fn make(&self, verdict: Verdict) -> Result<Written, WriteError> {

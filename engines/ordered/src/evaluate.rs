@@ -60,7 +60,7 @@ impl<'e> Evaluation<'e> {
             batch_bytes: batch.bytes(),
         };
         for (at, operation) in batch.operations.iter().enumerate() {
-            if at.is_multiple_of(BROUGHT_AT_ONCE) && batch.operations.len() > 1 {
+            if at.is_multiple_of(BROUGHT_AT_ONCE) {
                 let next = batch.operations.iter().skip(at).take(BROUGHT_AT_ONCE);
                 let looked_at = next.filter(|operation| !operation.is_blind());
                 judge.index.bring(looked_at.map(Operation::key));

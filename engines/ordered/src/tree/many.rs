@@ -89,6 +89,8 @@ impl Tree {
             }
             match some.get(..count) {
                 None | Some([]) => return,
+                // Its misses would overlap with no others.
+                Some([_]) => visit(None),
                 Some(some) => self.bring_some(some, &mut visit),
             }
         }
