@@ -46,6 +46,10 @@ impl Map for Ordered {
     fn put(&self, keys: &[Text]) -> anyhow::Result<()> {
         let flight = Arc::new(Flight::new());
         for (sent, key) in keys.iter().enumerate() {
+            if self.0.put_at_once(key.bytes(), key.value(), None).is_some() {
+                flight.end(true);
+                continue;
+            }
             if sent >= flight.ended() + IN_FLIGHT {
                 // Until half of them have ended, so that a caller wakes once for many.
                 flight.wait_for(sent - IN_FLIGHT / 2);

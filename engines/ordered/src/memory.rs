@@ -11,10 +11,11 @@ use std::time::Duration;
 use millpond_wal::{Pending, Queue, Work as _};
 
 use crate::batch::Operation;
-use crate::error::WriteError;
+use crate::error::{WriteError, check_ttl};
 use crate::eviction::Room;
 use crate::index::{Index, entry_bytes};
 use crate::judge::{Judge, Refusal, expires_ms};
+use crate::put::KEY_BYTES_MAX;
 use crate::record::Accepted;
 use crate::space::lacking;
 use crate::sweep::Sweep;
@@ -128,13 +129,9 @@ impl Memory {
 
     /// Makes a write, unless it has to go by the queue.
     pub fn write_at_once(&self, write: Write) -> Result<Result<Written, WriteError>, Write> {
-        let is_queued = self.queued.load(Ordering::Acquire) > 0 || self.is_large(&write);
-        if is_queued || self.is_closed.load(Ordering::Acquire) {
-            return Err(write);
-        }
         if let Write::Put(put) = &write
             && let ([(key, value)], false) = (put.entries.as_slice(), put.reads())
-            && let Some(version) = self.put(key, value, put.ttl_ms)
+            && let Some(version) = self.put_at_once(key, value, put.ttl_ms)
         {
             return Ok(Ok(Written {
                 versions: vec![version],
@@ -142,7 +139,24 @@ impl Memory {
                 durability: Durability::Memory,
             }));
         }
+        if self.has_to_queue() || self.is_large(&write) {
+            return Err(write);
+        }
         Ok(self.write(write))
+    }
+
+    /// Puts a key whatever it has; its version, `None` where the put has to go by the queue, may take more memory than there is, or is refused.
+    pub fn put_at_once(&self, key: &[u8], value: &[u8], ttl_ms: Option<u64>) -> Option<u64> {
+        let is_small = key.len() <= KEY_BYTES_MAX && key.len() + value.len() <= AT_ONCE_BYTES_MAX;
+        if !is_small || check_ttl(ttl_ms).is_err() || self.has_to_queue() {
+            return None;
+        }
+        self.put(key, value, ttl_ms)
+    }
+
+    /// Whether writes wait that are not to be overtaken, or none is made any more.
+    fn has_to_queue(&self) -> bool {
+        self.queued.load(Ordering::Acquire) > 0 || self.is_closed.load(Ordering::Acquire)
     }
 
     /// Whether more bytes are written or copied than a caller should wait for.

@@ -384,6 +384,13 @@ impl Store {
         }
     }
 
+    /// Puts a key whatever it holds, on this thread, where there is no log: its version, counted up from 1. The entry lasts `ttl_ms` milliseconds,
+    /// for good where that is `None`. `None` where the put was not made, as it has to wait for others or is refused: [`Store::write`] does the first
+    /// and says the second.
+    pub fn put_at_once(&self, key: &[u8], value: &[u8], ttl_ms: Option<u64>) -> Option<u64> {
+        self.handle.memory.as_ref()?.put_at_once(key, value, ttl_ms)
+    }
+
     /// Writes and waits for the end, and for space in the queue if need be. Not for a `Done`: there it
     /// would wait for itself.
     ///
