@@ -2,10 +2,9 @@
 //!
 //! Not durable and not aware of conditions. Invariant: one write becomes visible to readers as a whole.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
 use millpond_wal::Clock;
 
+use crate::counter::Counter;
 use crate::inspect::Looked;
 use crate::list::Kind;
 use crate::scan::{Entry, Range, Scan};
@@ -122,9 +121,9 @@ pub(crate) fn is_over(now_ms: u64, expires_ms: u64) -> bool {
 pub(crate) struct Index {
     tree: Tree,
     /// The sum of what entries take.
-    bytes: AtomicU64,
+    bytes: Counter,
     /// Entries that expire.
-    expiring: AtomicU64,
+    expiring: Counter,
     clock: Clock,
 }
 
@@ -132,8 +131,8 @@ impl Default for Index {
     fn default() -> Index {
         Index {
             tree: Tree::new(),
-            bytes: AtomicU64::new(0),
-            expiring: AtomicU64::new(0),
+            bytes: Counter::default(),
+            expiring: Counter::default(),
             clock: Clock::new(0),
         }
     }
@@ -154,12 +153,7 @@ impl Index {
 
     /// Entries that expire, those that have and are not removed yet among them.
     pub fn expiring(&self) -> u64 {
-        // Two who write a key at once may count in another order than they wrote.
-        self.expiring
-            .load(Ordering::Relaxed)
-            .cast_signed()
-            .max(0)
-            .cast_unsigned()
+        self.expiring.sum()
     }
 
     pub fn get(&self, key: &[u8]) -> Option<Versioned> {
@@ -235,7 +229,7 @@ impl Index {
 
     /// Memory that the entries take.
     pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.bytes.sum()
     }
 
     /// Memory that the tree has in use.
@@ -367,10 +361,10 @@ impl Index {
 
     /// Takes memory for an entry, where there is so much.
     pub fn reserve(&self, bytes: u64, bytes_max: Option<u64>) -> bool {
-        let before = self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        let fits = bytes_max.is_none_or(|max| before.saturating_add(bytes) <= max);
+        self.bytes.add(bytes.cast_signed());
+        let fits = bytes_max.is_none_or(|max| self.bytes.sum() <= max);
         if !fits {
-            self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.bytes.add(-bytes.cast_signed());
         }
         fits
     }
@@ -379,7 +373,7 @@ impl Index {
     pub fn put_reserved(&self, content: Content<'_>, version: impl FnOnce() -> u64) -> u64 {
         let (version, before) = self.tree.put_next(content, version);
         let freed = before.map_or(0, |before| taken_bytes(before.bytes));
-        self.bytes.fetch_sub(freed, Ordering::Relaxed);
+        self.bytes.add(-freed.cast_signed());
         self.count_expiring(content.expires_ms != 0, before);
         version
     }
@@ -424,16 +418,15 @@ impl Index {
             Change::Remove(_) => (0, false),
         };
         let freed = before.map_or(0, |before| taken_bytes(before.bytes));
-        // A difference below 0 goes around, and so does the sum.
-        self.bytes.fetch_add(taken.wrapping_sub(freed), Ordering::Relaxed);
+        self.bytes.add(taken.cast_signed() - freed.cast_signed());
         self.count_expiring(expires, before);
     }
 
     fn count_expiring(&self, expires: bool, before: Option<Before>) {
         match (expires, before.is_some_and(|before| before.expires)) {
-            (true, false) => self.expiring.fetch_add(1, Ordering::Relaxed),
-            (false, true) => self.expiring.fetch_sub(1, Ordering::Relaxed),
-            _ => 0,
-        };
+            (true, false) => self.expiring.add(1),
+            (false, true) => self.expiring.add(-1),
+            _ => {}
+        }
     }
 }

@@ -39,6 +39,7 @@ mod change;
 mod checkpoint;
 mod clear;
 mod commit;
+mod counter;
 mod decimal;
 mod error;
 mod evaluate;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use millpond_wal::{Pending, Queue, Work as _};
 
 use crate::batch::Operation;
+use crate::counter::thread_number;
 use crate::error::{WriteError, check_ttl};
 use crate::eviction::Room;
 use crate::index::{Index, entry_bytes};
@@ -29,12 +30,6 @@ const AT_ONCE_BYTES_MAX: usize = 64 << 10;
 const GATES: usize = 16;
 /// How often it is looked whether there are entries that expire by now.
 const LOOKED_FOR_EVERY: Duration = Duration::from_secs(1);
-
-/// The gate of this thread in every store.
-static NEXT_GATE: AtomicUsize = AtomicUsize::new(0);
-thread_local! {
-    static GATE: usize = NEXT_GATE.fetch_add(1, Ordering::Relaxed) % GATES;
-}
 
 /// Held by whoever writes: one gate by a put that looks at nothing, all of them by others. Two lines, as processors fetch them in pairs.
 #[derive(Default)]
@@ -187,7 +182,7 @@ impl Memory {
             is_list: false,
             expires_ms: expires_ms(|| self.index.clock().now_ms(), ttl_ms),
         };
-        let gate = self.gates.get(GATE.with(|gate| *gate))?;
+        let gate = self.gates.get(thread_number() % GATES)?;
         let _entered = gate.enter();
         let bytes = entry_bytes(key.len(), value.len(), content.expires_ms);
         self.index.reserve(bytes, self.room.bytes_max).then(|| {

@@ -24,6 +24,7 @@ mod words;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::counter::Counter;
 use cell::Encoded;
 pub(crate) use cell::{Before, Cell, Change, Content, content_bytes};
 pub(crate) use draw::{Drawn, Random};
@@ -56,7 +57,7 @@ pub(crate) struct Tree {
     growth: Mutex<()>,
     spare_inners: Mutex<Spare>,
     spare_leaves: Mutex<Spare>,
-    len: AtomicU64,
+    len: Counter,
 }
 
 /// Nodes of a kind that can be had.
@@ -94,14 +95,14 @@ impl Tree {
             growth: Mutex::new(()),
             spare_inners: Mutex::default(),
             spare_leaves: Mutex::default(),
-            len: AtomicU64::new(0),
+            len: Counter::default(),
         };
         tree.new_node(0).unlock();
         tree
     }
 
     pub fn len(&self) -> u64 {
-        self.len.load(Ordering::Relaxed)
+        self.len.sum()
     }
 
     pub fn bytes(&self) -> u64 {
@@ -330,10 +331,10 @@ impl Tree {
     fn wrote(&self, written: &mut Written<'_>) {
         self.give_cell(written.before);
         match (written.is_removal, written.entry_before) {
-            (false, None) => self.len.fetch_add(1, Ordering::Relaxed),
-            (true, Some(_)) => self.len.fetch_sub(1, Ordering::Relaxed),
-            _ => 0,
-        };
+            (false, None) => self.len.add(1),
+            (true, Some(_)) => self.len.add(-1),
+            _ => {}
+        }
         if let Some(split) = written.split.take() {
             self.post(split.separator, split.address, split.right.0.id);
         }

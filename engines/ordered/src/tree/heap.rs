@@ -3,10 +3,11 @@
 //! It never reads what stands in them: a reader may still be at one that was taken back, and must find out by itself. Invariant: two runs
 //! that are in use never overlap, and 0 is the address of none.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::words::Words;
+use crate::counter::thread_number;
 
 /// 64 KiB at first, 64 MiB at most.
 type Memory = Words<1, 13, 23>;
@@ -50,15 +51,6 @@ fn class(len: usize) -> (usize, u64) {
     (class, words as u64)
 }
 
-/// A number that is the same for each call of a thread.
-fn shard_of_thread() -> usize {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static OWN: usize = NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS;
-    }
-    OWN.with(|own| *own)
-}
-
 impl Heap {
     pub(super) fn new() -> Heap {
         Heap {
@@ -96,7 +88,7 @@ impl Heap {
     /// A run of at least `len` words. What a reader that is late finds in it, it will know to be of another.
     pub(super) fn take(&self, len: usize) -> u64 {
         let (class, words) = class(len);
-        let own = shard_of_thread();
+        let own = thread_number() % SHARDS;
         let at = {
             let mut shard = locked(self.shard(own));
             shard.used = shard.used.wrapping_add(words);
@@ -173,7 +165,7 @@ impl Heap {
         let (_, words) = class(len);
         // Who finds the next run's address where this one's bytes were finds the node changed that named it.
         fence(Ordering::Release);
-        let mut shard = locked(self.shard(shard_of_thread()));
+        let mut shard = locked(self.shard(thread_number() % SHARDS));
         shard.used = shard.used.wrapping_sub(words);
         self.push(&mut shard, at, words as usize);
     }
