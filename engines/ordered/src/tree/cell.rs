@@ -138,20 +138,21 @@ impl<'b> Encoded<'b> {
     /// In a buffer where it is short, else in the heap.
     pub(super) fn of(content: &Content<'_>, heap: &Heap, buffer: &'b mut [u8; INLINE_MAX]) -> Encoded<'b> {
         let is_outside = content.len_bytes() > INLINE_MAX;
-        let mut len = 0;
-        let mut put = |bytes: &[u8]| {
+        let (head, words) = match is_outside {
+            true => ([content.write(heap), 0, 0], 1),
+            false => content.head(),
+        };
+        let (places, _) = buffer.as_chunks_mut();
+        for (place, word) in places.iter_mut().zip(head).take(words) {
+            *place = word.to_le_bytes();
+        }
+        let mut len = words * WORD;
+        let parts = [content.key, content.value].into_iter();
+        for bytes in parts.take_while(|_| !is_outside) {
             if let Some(place) = buffer.get_mut(len..len + bytes.len()) {
                 place.copy_from_slice(bytes);
                 len += bytes.len();
             }
-        };
-        if is_outside {
-            put(&content.write(heap).to_le_bytes());
-        } else {
-            let (head, words) = content.head();
-            head.iter().take(words).for_each(|word| put(&word.to_le_bytes()));
-            put(content.key);
-            put(content.value);
         }
         Encoded {
             bytes: buffer.get(..len).unwrap_or_default(),
@@ -389,31 +390,36 @@ pub(super) fn word_at(words: &[AtomicU64], begin: usize) -> u64 {
     load(at) >> shift | load(at + 1) << 1 << (63 - shift)
 }
 
+/// Words that are put together before they are copied.
+const COPIED_WORDS: usize = 8;
+
 /// Bytes from a byte on, behind what is in `bytes`; none where there are not so many.
 #[inline]
 pub(super) fn copy_bytes(words: &[AtomicU64], begin: usize, len: usize, bytes: &mut Vec<u8>) {
     if begin + len > words.len() * WORD {
         return;
     }
-    let end = bytes.len() + len;
-    // Whole words are copied, and what is too much is taken off again.
-    bytes.reserve(len.next_multiple_of(WORD));
+    bytes.reserve(len);
     let (words, shift) = (
         words.get(begin / WORD..).unwrap_or_default(),
         (begin % WORD) as u32 * 8,
     );
-    let count = len.div_ceil(WORD);
     let mut words = words.iter().map(|word| {
         point();
         word.load(Ordering::Relaxed)
     });
     let mut low = words.next().unwrap_or_default();
-    for _ in 0..count {
-        let high = words.next().unwrap_or_default();
-        bytes.extend_from_slice(&(low >> shift | high << 1 << (63 - shift)).to_le_bytes());
-        low = high;
+    let (mut left, mut some) = (len, [[0; WORD]; COPIED_WORDS]);
+    while left > 0 {
+        let now = left.min(COPIED_WORDS * WORD);
+        for place in some.iter_mut().take(now.div_ceil(WORD)) {
+            let high = words.next().unwrap_or_default();
+            *place = (low >> shift | high << 1 << (63 - shift)).to_le_bytes();
+            low = high;
+        }
+        bytes.extend_from_slice(some.as_flattened().get(..now).unwrap_or_default());
+        left -= now;
     }
-    bytes.truncate(end);
 }
 
 /// Writes bytes from a byte on, and leaves those around as they are.
