@@ -4,18 +4,21 @@
 //! and a key that is searched for may begin otherwise. Separators are in the heap. Only who has the node's lock changes it.
 
 use std::cmp::Ordering as Order;
+use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cell::{Cell, word_of};
 use super::heap::Heap;
-use super::node::{HEAD_WORDS, Node, OWN};
+use super::node::{HEAD_WORDS, LINE_WORDS, Node, OWN, move_up};
 use super::schedule::point;
+
+use millpond_prefetch::prefetch;
 
 /// Separators of a full node.
 pub(super) const FULL: usize = 128;
 pub(super) const INNER_WORDS: usize = SLOTS + FULL;
 const HEADS: usize = HEAD_WORDS;
-const SLOTS: usize = HEADS + FULL / 2;
+const SLOTS: usize = HEADS + FULL;
 /// A slot: the address of a separator, below it the number of a child.
 pub(super) const CHILD_BITS: u32 = 28;
 const CHILD_MASK: u64 = (1 << CHILD_BITS) - 1;
@@ -27,8 +30,10 @@ impl<'t> Inner<'t> {
     /// The lines that a search reads.
     #[inline(always)]
     pub(super) fn lines(&self) -> impl Iterator<Item = &'t AtomicU64> {
-        let heads = self.heads();
-        self.0.words.first().into_iter().chain(heads.iter().step_by(8))
+        let words = self.0.words.first_chunk::<SLOTS>();
+        words
+            .into_iter()
+            .flat_map(|words| words.iter().step_by(LINE_WORDS))
     }
 
     #[inline(always)]
@@ -37,24 +42,22 @@ impl<'t> Inner<'t> {
     }
 
     #[inline(always)]
-    fn head(&self, at: usize) -> u32 {
+    fn head(&self, at: usize) -> u64 {
         point();
-        let word = self.heads().get(at / 2 % (FULL / 2));
-        (word.map_or(0, |word| word.load(Ordering::Relaxed)) >> (32 * (at as u32 % 2))) as u32
+        let head = self.heads().get(at % FULL);
+        head.map_or(0, |head| head.load(Ordering::Relaxed))
     }
 
-    /// The words of its heads, of which the compiler knows how many there are.
+    /// Its heads, of which the compiler knows how many there are.
     #[inline(always)]
-    fn heads(&self) -> &'t [AtomicU64; FULL / 2] {
-        static NONE: [AtomicU64; FULL / 2] = [const { AtomicU64::new(0) }; FULL / 2];
+    fn heads(&self) -> &'t [AtomicU64; FULL] {
+        static NONE: [AtomicU64; FULL] = [const { AtomicU64::new(0) }; FULL];
         let heads = self.0.words.get(HEADS..).and_then(|heads| heads.first_chunk());
         heads.unwrap_or(&NONE)
     }
 
-    fn set_head(&self, at: usize, head: u32) {
-        let (word, shift) = (HEADS + at / 2, 32 * (at as u32 % 2));
-        let others = self.0.word(word) & !(u64::from(u32::MAX) << shift);
-        self.0.set(word, others | u64::from(head) << shift);
+    fn set_head(&self, at: usize, head: u64) {
+        self.0.set(HEADS + at, head);
     }
 
     #[inline(always)]
@@ -69,6 +72,14 @@ impl<'t> Inner<'t> {
 
     pub(super) fn cell(&self, heap: &'t Heap, at: usize) -> Option<Cell<'t>> {
         Cell::read(heap, self.address(at))
+    }
+
+    /// Has the memory brought of what is behind so many separators.
+    #[inline(always)]
+    pub(super) fn prefetch_child(&self, separators: usize) {
+        let places = [separators.wrapping_sub(1), separators];
+        let slots = self.0.words.get(SLOTS..).unwrap_or_default();
+        places.iter().filter_map(|at| slots.get(*at)).for_each(prefetch);
     }
 
     /// The child for keys behind so many separators.
@@ -94,29 +105,29 @@ impl<'t> Inner<'t> {
         self.0.set(OWN, child);
     }
 
-    /// How many heads are lower than this one. It goes by pairs, of which the later head is compared.
+    /// How many heads are lower than this one.
     #[inline(always)]
-    fn heads_below(&self, head: u32, count: usize) -> usize {
+    fn heads_below(&self, head: u64, count: usize) -> usize {
         let heads = self.heads();
-        let is_below = |pair: usize| {
+        let is_below = |at: usize| {
             point();
-            let pair = heads.get(pair % (FULL / 2));
-            pair.is_some_and(|pair| ((pair.load(Ordering::Relaxed) >> 32) as u32) < head)
+            let other = heads.get(at % FULL);
+            other.is_some_and(|other| other.load(Ordering::Relaxed) < head)
         };
-        let (mut begin, mut len) = (0, count / 2);
+        let (mut begin, mut len) = (0, count);
         while len > 1 {
             let half = len / 2;
-            begin += if is_below(begin + half - 1) { half } else { 0 };
+            // Of a jump half the guesses would be wrong.
+            begin = select_unpredictable(is_below(begin + half - 1), begin + half, begin);
             len -= half;
         }
-        begin += usize::from(len == 1 && is_below(begin));
-        2 * begin + usize::from(2 * begin < count && self.head(2 * begin) < head)
+        begin + usize::from(len == 1 && is_below(begin))
     }
 
     /// The first bytes of a key behind what all keys share.
     #[inline(always)]
-    fn head_of(&self, key: &[u8]) -> u32 {
-        (word_of(key, self.0.shared()) >> 32) as u32
+    fn head_of(&self, key: &[u8]) -> u64 {
+        word_of(key, self.0.shared())
     }
 
     /// Whether keys are not bounded on one side.
@@ -193,20 +204,10 @@ impl<'t> Inner<'t> {
     /// Puts a separator and the child behind it at a place; there is room.
     pub(super) fn insert(&self, heap: &Heap, at: usize, key: &[u8], address: u64, child: u64) {
         let (count, node) = (self.count(), &self.0);
-        let head = word_of(key, node.shared()) >> 32;
-        for at in (at..count).rev() {
-            node.set(SLOTS + at + 1, self.slot(at));
+        for first in [HEADS, SLOTS] {
+            move_up(node.words.get(first + at..=first + count).unwrap_or_default());
         }
-        let (first, last) = (HEADS + at / 2, HEADS + count / 2);
-        for word in (first + 1..=last.min(SLOTS - 1)).rev() {
-            node.set(word, node.word(word) << 32 | node.word(word - 1) >> 32);
-        }
-        let before = node.word(first);
-        let heads = match at % 2 {
-            0 => before << 32 | head,
-            _ => before & u64::from(u32::MAX) | head << 32,
-        };
-        node.set(first, heads);
+        self.set_head(at, self.head_of(key));
         node.set(SLOTS + at, address << CHILD_BITS | child);
         node.set_count(count + 1);
         if at == 0 || at == count {
@@ -254,7 +255,7 @@ impl<'t> Inner<'t> {
         let word = self
             .cell(heap, at)
             .map_or(0, |cell| cell.word_of_key(self.0.shared()));
-        self.set_head(at, (word >> 32) as u32);
+        self.set_head(at, word);
     }
 
     /// Moves the separators from a place on, with the children behind them, behind those of another node.

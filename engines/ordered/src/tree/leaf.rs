@@ -4,11 +4,12 @@
 //! in the heap, and the page has the address. Only who has the leaf's lock changes it.
 
 use std::cmp::Ordering as Order;
+use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cell::{Cell, Encoded, word_of, write_bytes};
 use super::heap::Heap;
-use super::node::{HEAD_WORDS, Node, OWN};
+use super::node::{HEAD_WORDS, LINE_WORDS, Node, OWN, move_up};
 use super::schedule::point;
 
 use millpond_prefetch::prefetch;
@@ -16,8 +17,6 @@ use millpond_prefetch::prefetch;
 pub(super) const LEAF_WORDS: usize = 256;
 const PAGE_BYTES: usize = LEAF_WORDS * WORD;
 const WORD: usize = size_of::<u64>();
-/// Of a cache line.
-const LINE_WORDS: usize = 8;
 pub(super) const SLOTS: usize = HEAD_WORDS;
 /// Bytes that slots and entries have.
 pub(super) const ROOM: usize = PAGE_BYTES - HEAD_WORDS * WORD;
@@ -49,6 +48,12 @@ impl<'t> Leaf<'t> {
 
     fn set_room(&self, first: usize, lost: usize) {
         self.0.set(OWN, (lost << 16 | first) as u64);
+    }
+
+    /// The word behind its slots, and the one in which its entries begin.
+    pub(super) fn used_words(&self) -> (usize, usize) {
+        let (first, _) = self.room();
+        (SLOTS + self.count(), (first / WORD).min(LEAF_WORDS))
     }
 
     /// Bytes that slots and entries take.
@@ -117,7 +122,8 @@ impl<'t> Leaf<'t> {
         let (mut begin, mut len) = (0, count);
         while len > 1 {
             let half = len / 2;
-            begin += if is_below(begin + half - 1) { half } else { 0 };
+            // Of a jump half the guesses would be wrong.
+            begin = select_unpredictable(is_below(begin + half - 1), begin + half, begin);
             len -= half;
         }
         begin + usize::from(len == 1 && is_below(begin))
@@ -309,11 +315,7 @@ impl<'t> Leaf<'t> {
             return;
         };
         let count = self.count();
-        let slots = self.slots(at, count + 1).iter().rev();
-        for (next, slot) in slots.clone().zip(slots.skip(1)) {
-            point();
-            next.store(slot.load(Ordering::Relaxed), Ordering::Relaxed);
-        }
+        move_up(self.slots(at, count + 1));
         self.0.set_count(count + 1);
         self.put(at, start, place, encoded);
     }

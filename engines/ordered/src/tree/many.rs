@@ -17,6 +17,15 @@ const SIDE_BY_SIDE: usize = 12;
 /// Keys whose memory is brought before any of them is used: that of more would be pushed out of the processor's first cache.
 pub(crate) const BROUGHT_AT_ONCE: usize = 48;
 
+/// Has the memory brought that a search in each of some nodes reads, the first line of each at first: where their pages are is looked up side by
+/// side then, which takes as long as the memory itself.
+#[inline(always)]
+fn bring_each<'n, 't: 'n>(nodes: impl Iterator<Item = &'n Node<'t>> + Clone) {
+    let first = nodes.clone().filter_map(|node| node.words.first());
+    first.for_each(prefetch);
+    nodes.for_each(Tree::bring);
+}
+
 /// Who reads several entries.
 pub(crate) trait ReadMany {
     /// Reading begins, or begins anew: nothing of what was read before counts.
@@ -99,25 +108,26 @@ impl Tree {
     fn bring_some(&self, keys: &[&[u8]], visit: &mut impl FnMut(Option<&Node<'_>>)) {
         let root = self.node(self.root.load(Ordering::Acquire));
         let mut ways = [root; SIDE_BY_SIDE];
+        let ways = ways.get_mut(..keys.len()).unwrap_or_default();
+        let mut places = [0; SIDE_BY_SIDE];
         for _ in 0..root.map_or(0, |root| root.level()) {
-            for (key, way) in keys.iter().zip(&mut ways) {
-                *way = way.and_then(|node| self.bring_child(&node, key));
+            for ((key, way), place) in keys.iter().zip(&*ways).zip(&mut places) {
+                if let Some(inner) = way.map(|node| node.inner()) {
+                    *place = inner.separators_up_to(&self.heap, key);
+                    inner.prefetch_child(*place);
+                }
             }
+            for (way, place) in ways.iter_mut().zip(places) {
+                *way = way.and_then(|node| self.node(node.inner().child(place)));
+            }
+            bring_each(ways.iter().flatten());
         }
-        for (key, node) in keys.iter().zip(&ways) {
+        for (key, node) in keys.iter().zip(&*ways) {
             if let Some(node) = node {
                 node.leaf().prefetch_entry(key);
             }
             visit(node.as_ref());
         }
-    }
-
-    /// The child of an inner node for a key, whose memory is on its way then.
-    fn bring_child<'t>(&'t self, node: &Node<'t>, key: &[u8]) -> Option<Node<'t>> {
-        let inner = node.inner();
-        let child = self.node(inner.child(inner.separators_up_to(&self.heap, key)))?;
-        Tree::bring(&child);
-        Some(child)
     }
 
     /// Has the memory brought that a write to a leaf looks at beside its entries: where the next one goes, and the keys that bound it.
@@ -136,21 +146,26 @@ impl Tree {
         all.resize(first + keys.len(), root);
         let ways = all.get_mut(first..).unwrap_or_default();
         let mut next = [(root.node, 0); SIDE_BY_SIDE];
+        let next = next.get_mut(..keys.len()).unwrap_or_default();
+        let mut places = [None; SIDE_BY_SIDE];
         // Leaves are equally deep: all ways are as long, but for nodes that were split a moment ago.
-        loop {
-            let mut is_there = true;
-            for ((key, seen), next) in keys.iter().zip(&*ways).zip(&mut next) {
+        while ways.iter().any(|seen| seen.node.level() > 0) {
+            for ((key, seen), place) in keys.iter().zip(&*ways).zip(&mut places) {
                 if seen.node.level() > 0 {
-                    *next = self.next_below(seen, key.as_ref()).ok_or(Again)?;
-                    is_there = false;
+                    *place = self.place(seen, key.as_ref());
+                    place.iter().for_each(|at| seen.node.inner().prefetch_child(*at));
                 }
             }
-            if is_there {
-                break;
-            }
-            for (seen, (next, below)) in ways.iter_mut().zip(next) {
+            for ((seen, place), next) in ways.iter().zip(places).zip(&mut *next) {
                 if seen.node.level() > 0 {
-                    *seen = Tree::arrive(*seen, next)?.named_below(below);
+                    let (named, below) = Tree::named(seen, place).ok_or(Again)?;
+                    *next = (self.node(named).ok_or(Again)?, below);
+                }
+            }
+            bring_each(next.iter().map(|(node, _)| node));
+            for (seen, (next, below)) in ways.iter_mut().zip(&*next) {
+                if seen.node.level() > 0 {
+                    *seen = Tree::arrive(*seen, *next)?.named_below(*below);
                 }
             }
         }
@@ -158,15 +173,6 @@ impl Tree {
             seen.node.leaf().prefetch_entry(key.as_ref());
         }
         Ok(())
-    }
-
-    /// The node to go on to, whose memory is on its way then.
-    #[inline(always)]
-    fn next_below(&self, seen: &Seen<'_>, key: &[u8]) -> Option<(Node<'_>, u64)> {
-        let (next, below) = self.towards(seen, key)?;
-        let next = self.node(next)?;
-        Tree::bring(&next);
-        Some((next, below))
     }
 
     /// The same where leaves change all the time: writers wait.

@@ -13,7 +13,11 @@ use super::inner::Inner;
 use super::leaf::Leaf;
 use super::schedule::{pause, point};
 
+use millpond_prefetch::prefetch;
+
 pub(super) const HEAD_WORDS: usize = 8;
+/// Of a cache line.
+pub(super) const LINE_WORDS: usize = 8;
 /// The words of the head.
 const LOCK: usize = 0;
 const SHAPE: usize = 1;
@@ -73,6 +77,12 @@ impl<'t> Node<'t> {
         if let Some(lock) = self.words.first() {
             lock.store(version, order);
         }
+    }
+
+    /// Has all its memory brought.
+    #[inline]
+    pub(super) fn bring_whole(&self) {
+        self.words.iter().step_by(LINE_WORDS).for_each(prefetch);
     }
 
     #[inline(always)]
@@ -300,6 +310,29 @@ impl<'t> Seen<'t> {
         // Who reads a word that is written from here on finds the version changed.
         fence(Ordering::Release);
         locked
+    }
+}
+
+/// Moves each of some words to the place behind it; the last is lost, the first stays. The moves of four words at once take half as long.
+#[inline]
+pub(super) fn move_up(words: &[AtomicU64]) {
+    let mut last = words.len().saturating_sub(1);
+    while let Some(words) = last
+        .checked_sub(4)
+        .and_then(|first| words.get(first..)?.first_chunk::<5>())
+    {
+        let [one, two, three, four, five] = words;
+        point();
+        let moved = [one, two, three, four].map(|word| word.load(Ordering::Relaxed));
+        for (place, word) in [two, three, four, five].into_iter().zip(moved) {
+            place.store(word, Ordering::Relaxed);
+        }
+        last -= 4;
+    }
+    let left = words.get(..=last).unwrap_or_default().iter().rev();
+    for (next, word) in left.clone().zip(left.skip(1)) {
+        point();
+        next.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 

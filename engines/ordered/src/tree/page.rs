@@ -93,9 +93,15 @@ impl Page {
         wanted: &Wanted<'_>,
         outside_max: usize,
     ) {
-        for (place, word) in self.words.iter_mut().zip(leaf.page()) {
-            point();
-            *place = word.load(Ordering::Relaxed).to_le_bytes();
+        // Its head, its slots and its entries; what is between them is not in use.
+        let (slots_end, entries_begin) = leaf.used_words();
+        for words in [0..slots_end, entries_begin..LEAF_WORDS] {
+            let places = self.words.get_mut(words.clone()).unwrap_or_default();
+            let words = leaf.page().get(words).unwrap_or_default();
+            for (place, word) in places.iter_mut().zip(words) {
+                point();
+                *place = word.load(Ordering::Relaxed).to_le_bytes();
+            }
         }
         self.outside.clear();
         self.begins.clear();

@@ -93,7 +93,8 @@ impl Tree {
             all.push(seen);
             let leaf = seen.node.leaf();
             let right = leaf.0.right();
-            right.into_iter().for_each(|right| self.bring_whole(right));
+            let behind = right.and_then(|right| self.node(right));
+            behind.iter().for_each(Node::bring_whole);
             // The key that a leaf ends with lies elsewhere in memory: it is read where it matters.
             let is_enough = pages.copy(leaf, &self.heap, &wanted) || span.ends_in(&leaf.0, &self.heap);
             if is_enough || right.is_none() {
@@ -113,19 +114,13 @@ impl Tree {
             let first = inner.separators_up_to(&self.heap, span.start);
             let leaves = (span.entries_max / LEAF_ENTRIES).min(BROUGHT_MAX);
             let last = inner.count().min(first + leaves);
-            (first..=last).for_each(|at| self.bring_whole(inner.child(at)));
+            let nodes = || (first..=last).filter_map(|at| self.node(inner.child(at)));
+            // Where their pages are is looked up side by side.
+            nodes().filter_map(|node| node.words.first()).for_each(prefetch);
+            nodes().for_each(|node| node.bring_whole());
         }
         let leaf = self.descend_from(above, span.start, 0)?;
         self.go_right(leaf, span.start)
-    }
-
-    /// Has all memory of a node brought.
-    #[inline]
-    fn bring_whole(&self, id: u64) {
-        let node = self.node(id);
-        node.iter()
-            .flat_map(|node| node.words.iter().step_by(8))
-            .for_each(prefetch);
     }
 
     /// The same where leaves change all the time: writers wait.
