@@ -97,6 +97,8 @@ pub struct Record<'a> {
     pub group_index: u32,
     /// The sequence that its segment begins with.
     pub segment: u64,
+    /// Where it begins in its segment's file.
+    pub offset: u64,
     /// One of the format's kinds.
     pub kind: u8,
     /// Bytes of the whole record.
@@ -274,6 +276,7 @@ pub(crate) fn decode_record<'a>(format: &Format, bytes: &'a [u8]) -> Result<Reco
         sequence: u64_at(header, 16),
         group_index: u32_at(header, 24),
         segment: 0,
+        offset: 0,
         kind,
         length: bytes.len(),
         body,

@@ -115,8 +115,12 @@ impl Segment {
             Err(fault) => return Ok(Err(fault)),
         }
         let record = record::decode_record(self.format, &self.buffer);
-        let segment = self.first_sequence;
-        Ok(record.map(|record| Record { segment, ..record }))
+        let (segment, offset) = (self.first_sequence, self.offset);
+        Ok(record.map(|record| Record {
+            segment,
+            offset,
+            ..record
+        }))
     }
 
     /// Goes on behind the header or record that was read last: it was sound.

@@ -394,6 +394,14 @@ impl Index {
             .change_all(&changes, |change, before| self.count(change, before));
     }
 
+    /// Makes changes one behind the other, whose memory is brought side by side, and leaves none.
+    pub fn apply_in_turn(&self, changes: &mut Vec<Change<'_>>) {
+        self.bring(changes.iter().map(Change::key));
+        for change in changes.drain(..) {
+            self.apply_one(&change);
+        }
+    }
+
     /// Removes keys, some of them at one moment: nobody waits for so many leaves as all of them may lie in.
     pub fn remove_in_parts<'c>(&self, removals: impl Iterator<Item = Change<'c>>) {
         let mut removals = removals.peekable();

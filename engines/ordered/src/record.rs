@@ -206,11 +206,16 @@ pub(crate) struct Logged<'a> {
 impl<'a> Logged<'a> {
     /// Of a record that was read: it was checked then.
     pub fn of(record: &Record<'a>) -> Logged<'a> {
-        decode(record.kind, record.body).unwrap_or(Logged {
+        Logged::sound(record.kind, record.body)
+    }
+
+    /// Of a body that was checked.
+    pub fn sound(kind: u8, body: &'a [u8]) -> Logged<'a> {
+        split(kind, body).unwrap_or(Logged {
             entry_count: 0,
             first_version: 0,
             time_ms: 0,
-            kind: record.kind,
+            kind,
             entries: &[],
         })
     }
@@ -255,6 +260,13 @@ impl<'a> Logged<'a> {
 }
 
 pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Logged<'_>, Fault> {
+    let logged = split(kind, body)?;
+    logged.check_entries()?;
+    Ok(logged)
+}
+
+/// Its entries are not looked at.
+fn split(kind: u8, body: &[u8]) -> Result<Logged<'_>, Fault> {
     let too_few = || Fault::Malformed(format!("{} bytes, too few for a write", body.len()));
     let (header, mut entries) = body.split_first_chunk::<HEADER_BYTES>().ok_or_else(too_few)?;
     let mut time_ms = 0;
@@ -262,15 +274,13 @@ pub(crate) fn decode(kind: u8, body: &[u8]) -> Result<Logged<'_>, Fault> {
         let (time, behind) = entries.split_first_chunk::<TIME_BYTES>().ok_or_else(too_few)?;
         (time_ms, entries) = (u64::from_le_bytes(*time), behind);
     }
-    let logged = Logged {
+    Ok(Logged {
         entry_count: u32_at(header, 0),
         first_version: u64::from(u32_at(header, 4)) | u64::from(u32_at(header, 8)) << 32,
         time_ms,
         kind,
         entries,
-    };
-    logged.check_entries()?;
-    Ok(logged)
+    })
 }
 
 // The arrays below are of fixed size and `at` is a constant of the format at every call.

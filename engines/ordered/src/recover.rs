@@ -15,6 +15,7 @@ use crate::checkpoint::path;
 use crate::checkpoint::read::{Bad, Opened};
 use crate::index::Index;
 use crate::record::{FORMAT, Logged};
+use crate::replay;
 
 /// How often a long recovery says how far it is.
 const SAID_EVERY: Duration = Duration::from_secs(2);
@@ -275,7 +276,7 @@ pub(crate) fn read_log(
     dir: &Path,
     base: Option<&Base>,
     report: Report<'_>,
-    mut take: impl FnMut(&Logged<'_>, u64) -> Result<(), BrokenRun>,
+    mut take: impl FnMut(&Logged<'_>, &Record<'_>) -> Result<(), BrokenRun>,
 ) -> Result<Recovered, Error> {
     let begin = base.map(Base::begin);
     let of_bytes = log_bytes(dir, begin.map_or(0, |begin| begin.sequence))?;
@@ -284,7 +285,7 @@ pub(crate) fn read_log(
     let mut apply = |record: &Record<'_>, next_version| {
         let write = Logged::of(record);
         BrokenRun::check("version", next_version, write.first_version)?;
-        take(&write, record.sequence)?;
+        take(&write, record)?;
         bytes += record.length as u64;
         entries += u64::from(write.entry_count);
         if entries - looked >= LOOKED_EVERY {
@@ -323,10 +324,12 @@ pub(crate) fn read(dir: &Path, finished: &[u64], report: Report<'_>) -> Result<R
     let (base, index) = base.map_or((None, Index::default()), |(base, index)| (Some(base), index));
     let (mut entries, mut last_ms) = (0, base.as_ref().map_or(0, |base| base.foot.time_ms));
     let covered = base.as_ref().map_or(0, |base| base.foot.last_sequence);
-    let recovered = read_log(dir, base.as_ref(), report, |write, sequence| {
-        entries += u64::from(write.entry_count);
-        last_ms = write.time_ms.max(last_ms);
-        write.replay(&index, sequence <= covered)
+    let recovered = replay::by_several(dir, &index, |several| {
+        read_log(dir, base.as_ref(), report, |write, record| {
+            entries += u64::from(write.entry_count);
+            last_ms = write.time_ms.max(last_ms);
+            several.take(record, record.sequence <= covered)
+        })
     })?;
     let recovery = Recovery {
         checkpoint: base.as_ref().map(|base| base.found.clone()),

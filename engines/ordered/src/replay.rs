@@ -3,6 +3,8 @@
 //! Invariant: a change that the index has already, or that something newer has replaced, changes nothing; so what began from a copy of the
 //! index, and goes on with records that the copy has in part, comes to what all records come to.
 
+mod several;
+
 use std::borrow::Cow;
 use std::collections::HashMap;
 
@@ -13,21 +15,29 @@ use crate::list::{Kind, List, items_of};
 use crate::record::{Entry, Logged, What};
 use crate::tree::{Change, Content};
 
+pub(crate) use several::by_several;
+
 impl Logged<'_> {
-    /// Makes its changes. Where the index began with a copy that may have some of them, each is made if it is newer than what its key has.
-    /// Nobody else may write meanwhile.
+    /// Makes its changes of some keys. Where the index began with a copy that may have some of them, each is made if it is newer than what its key
+    /// has. Nobody else may write these keys meanwhile.
     ///
     /// # Errors
     /// A change cannot be made of what its key holds, which no sound log has.
-    pub fn replay(&self, index: &Index, may_be_covered: bool) -> Result<(), BrokenRun> {
+    pub fn replay(
+        &self,
+        index: &Index,
+        may_be_covered: bool,
+        is_wanted: impl Fn(&[u8]) -> bool,
+    ) -> Result<(), BrokenRun> {
+        let entries = self.entries().zip(self.first_version..);
+        let entries = entries.filter(|(entry, _)| is_wanted(entry.key));
         if !self.has_edits() && !may_be_covered {
-            let entries = self.entries().zip(self.first_version..);
             let changes: Vec<Change<'_>> = entries.map(|(entry, version)| plain(&entry, version)).collect();
             index.apply(changes.into_iter());
             return Ok(());
         }
         let mut keys: HashMap<&[u8], Key<'_>> = HashMap::new();
-        for (entry, version) in self.entries().zip(self.first_version..) {
+        for (entry, version) in entries {
             let key = keys.entry(entry.key).or_insert_with(|| Key {
                 // What a copy has of a write is the write's last change of the key.
                 is_newer: !may_be_covered || version > index.version_of(entry.key),

@@ -2,13 +2,15 @@
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use millpond_wal::Body as _;
+use millpond_wal::{Body as _, Record};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 
 use super::*;
 use crate::batch::{Batch, Operation};
+use crate::change::{Changed, Edit};
 use crate::eviction::Room;
 use crate::judge::Judge;
 use crate::record::Accepted;
@@ -101,7 +103,7 @@ fn encoded(accepted: &Accepted) -> (u8, Vec<u8>) {
 fn replayed(index: &Index, records: &[(u8, Vec<u8>)], may_be_covered: bool) -> State {
     for (kind, body) in records {
         let record = crate::record::decode(*kind, body).unwrap();
-        record.replay(index, may_be_covered).unwrap();
+        record.replay(index, may_be_covered, |_| true).unwrap();
     }
     state(index)
 }
@@ -146,5 +148,72 @@ fn what_begins_from_a_copy_that_was_made_meanwhile_comes_to_the_same() {
         );
         assert_eq!(index.bytes(), memory.bytes(), "seed {seed}");
         assert_eq!(index.expiring(), memory.expiring(), "seed {seed}");
+    }
+}
+
+/// Makes records again by so many threads, in parts that end by chance.
+fn by_threads(threads: usize, rng: &mut StdRng, records: &[(u8, Vec<u8>)]) -> Result<Index, crate::Error> {
+    let index = Index::default();
+    several::by_threads(threads, Path::new("folder"), &index, |several| {
+        for (at, (kind, body)) in (1..).zip(records) {
+            let record = Record {
+                sequence: at,
+                group_index: 0,
+                segment: 1,
+                offset: 1000 * at,
+                kind: *kind,
+                length: body.len(),
+                body,
+            };
+            let taken = several.take(&record, false);
+            if taken.is_err() || rng.random_ratio(1, 3) && several.hand_over().is_err() {
+                break;
+            }
+        }
+        Ok(())
+    })?;
+    Ok(index)
+}
+
+#[test]
+fn several_threads_come_to_what_one_comes_to() {
+    for seed in 0..200 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (records, states) = history(&mut rng);
+        for threads in [1, 2, 3, 8] {
+            let index = by_threads(threads, &mut rng, &records).unwrap();
+            assert_eq!(
+                &state(&index),
+                states.last().unwrap(),
+                "seed {seed}, {threads} threads"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_first_record_that_cannot_be_made_is_named_however_many_threads_there_are() {
+    for seed in 0..100 {
+        let mut rng = StdRng::seed_from_u64(seed);
+        let (mut records, _) = history(&mut rng);
+        // What is added to holds nothing.
+        let broken = |key: &[u8], version| {
+            let mut changed = Changed::removed(key.to_vec());
+            changed.edit = Some(Edit::Trim { older: 1, kept: 1 });
+            encoded(&Accepted::new(vec![changed], (version, 0), Vec::new()))
+        };
+        let places = [rng.random_range(0..20), rng.random_range(20..40)];
+        for (at, key) in places.into_iter().zip(["none", "nothing"]) {
+            records.insert(at, broken(key.as_bytes(), 100 + at as u64));
+        }
+        let expected = format!("offset {}", 1000 * (places[0] + 1));
+        for threads in [1, 2, 3, 8] {
+            let error = by_threads(threads, &mut rng, &records).err().unwrap().to_string();
+            let words = [expected.as_str(), "log-00000000000000000001.mpl", "key \"none\""];
+            assert!(
+                words.iter().all(|word| error.contains(word)),
+                "seed {seed}, {threads} threads: {error}"
+            );
+        }
     }
 }

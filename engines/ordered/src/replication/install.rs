@@ -104,9 +104,9 @@ impl Committer {
         let (base, foot) = (Base::of(&opened), opened.foot);
         become_copy(&self.index, opened, &mut Reporter::new("checkpoint", report)).map_err(unsound)?;
         let mut last_ms = foot.time_ms;
-        let recovered = read_log(&dir, Some(&base), report, |write, sequence| {
+        let recovered = read_log(&dir, Some(&base), report, |write, record| {
             last_ms = write.time_ms.max(last_ms);
-            write.replay(&self.index, sequence <= foot.last_sequence)
+            write.replay(&self.index, record.sequence <= foot.last_sequence, |_| true)
         });
         let recovered = recovered.map_err(FollowError::from_storage)?;
         self.index.clock().observe(last_ms);
