@@ -64,7 +64,7 @@ pub enum Cost {
     Short,
     /// There is no bound: the clock is read behind it.
     Unbounded,
-    /// Another thread may answer it: what it takes is measured call by call.
+    /// Another thread may answer it: what it takes is measured call by call. Answered on the net thread after all, it is [`Cost::Short`].
     Detached,
     /// The same, in a batch with other calls: those of its turn, at whose end the batch is served, or of other threads.
     Batched,

@@ -1,6 +1,6 @@
 //! What the methods that change a store have in common: a write is handed to the store, and answered when it is as durable as
 //! configured.
-//! Its invariant: "ok" is said only by the store's own callback.
+//! Its invariant: "ok" is said only by the store's own callback; a put that a store without a log makes at once (`ordered_put`) has none.
 
 use crate::{Served, led_store, turn_end};
 use millpond_calls::Spent;

@@ -1,5 +1,5 @@
-//! Millpond's store, with durability `memory` where nothing else is said, called as a server calls it: texts as keys, values copied out, and several puts
-//! of each caller on their way.
+//! Millpond's store, with durability `memory` where nothing else is said, called as a server calls it: texts as keys, values copied out, puts made at
+//! once where there is no log, else several of each caller on their way.
 //!
 //! Its invariant: a caller has at most [`IN_FLIGHT`] puts on their way, and leaves only when all of its own have ended.
 

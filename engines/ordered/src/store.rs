@@ -409,12 +409,12 @@ impl Store {
         receiver.recv().unwrap_or_else(|_| Err(outcome_unknown().into()))
     }
 
-    /// Number of keys, those that have expired and are not removed yet among them.
+    /// Number of keys, those that have expired and are not removed yet among them; about as many while others write.
     pub fn len(&self) -> usize {
         self.handle.index.len()
     }
 
-    /// Memory that the entries take: keys, values, and 48 bytes for each entry.
+    /// Memory that the entries take: keys, values, and 48 bytes for each entry; about as much while others write.
     pub fn entry_bytes(&self) -> u64 {
         self.handle.index.bytes()
     }

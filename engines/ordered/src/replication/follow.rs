@@ -27,7 +27,7 @@ pub enum FollowError {
 
     /// Records of another log.
     #[error(
-        "the leader's log is another one than this store's: its history is {theirs}, and {ours} here; move its folder away and start it again: it takes a copy"
+        "the leader's log is another one than this store's: its history is {theirs}, and {ours} here; move this store's folder away and start it again: it takes a copy"
     )]
     History {
         /// This store's.
@@ -49,7 +49,7 @@ pub enum FollowError {
 
     /// Records that do not follow from those that are there, or none at all.
     #[error(
-        "the records do not follow from what this store has: {0}; move its folder away and start it again: it takes a copy of the leader's"
+        "the records do not follow from what this store has: {0}; move this store's folder away and start it again: it takes a copy of the leader's"
     )]
     Broken(String),
 
@@ -216,7 +216,7 @@ impl Committer {
             done.map_err(|broken| {
                 // They are in the log and cannot take effect: nothing may be built on them.
                 log.give_up(format!(
-                    "records of the leader do not fit what this store has: {broken}; move its folder away and start it again: it takes a copy of the leader's"
+                    "records of the leader do not fit what this store has: {broken}; move this store's folder away and start it again: it takes a copy of the leader's"
                 ));
                 FollowError::Broken(broken.to_string())
             })?;

@@ -33,7 +33,7 @@ pub enum TakeError {
 
     /// It would replace what this store may have alone.
     #[error(
-        "the leader's checkpoint cannot take the place of what this store has: {0}; move its folder away and start it again: it takes a copy"
+        "the leader's checkpoint cannot take the place of what this store has: {0}; move this store's folder away and start it again: it takes a copy"
     )]
     Refused(String),
 

@@ -372,7 +372,7 @@ impl<'h> Cell<'h> {
         if begin + self.value_len > self.words.len() * WORD {
             return Vec::new();
         }
-        let mut value = Vec::with_capacity(self.value_len.next_multiple_of(WORD));
+        let mut value = Vec::with_capacity(self.value_len);
         copy_bytes(self.words, begin, self.value_len, &mut value);
         value
     }

@@ -67,13 +67,14 @@ impl Tree {
         all.iter().all(Seen::is_still).then_some(()).ok_or(Again)
     }
 
-    /// Has the memory brought that a search for each of the keys reads. It waits for nobody, so that whoever holds leaves may ask for it; where
-    /// nodes change meanwhile, other memory is brought.
+    /// Has the memory brought that a search for each of the keys reads, but for one that is left alone: its misses would overlap with no others. It
+    /// waits for nobody, so that whoever holds leaves may ask for it; where nodes change meanwhile, other memory is brought.
     pub fn bring_many<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
         self.each_leaf(keys, |_| {});
     }
 
-    /// The same of what is read to write each of the keys; `leaves` gets the number of the leaf for each, or of another where nodes change.
+    /// The same of what is read to write each of the keys; `leaves` gets the number of the leaf for each that was looked for, or of another
+    /// where nodes change.
     pub(super) fn bring_to_write<'k>(
         &self,
         keys: impl Iterator<Item = &'k [u8]>,
@@ -98,7 +99,6 @@ impl Tree {
             }
             match some.get(..count) {
                 None | Some([]) => return,
-                // Its misses would overlap with no others.
                 Some([_]) => visit(None),
                 Some(some) => self.bring_some(some, &mut visit),
             }

@@ -324,7 +324,9 @@ pub(super) fn move_up(words: &[AtomicU64]) {
         let [one, two, three, four, five] = words;
         point();
         let moved = [one, two, three, four].map(|word| word.load(Ordering::Relaxed));
-        for (place, word) in [two, three, four, five].into_iter().zip(moved) {
+        // From the last on, as the rest is moved.
+        for (place, word) in [two, three, four, five].into_iter().zip(moved).rev() {
+            point();
             place.store(word, Ordering::Relaxed);
         }
         last -= 4;

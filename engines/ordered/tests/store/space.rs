@@ -156,3 +156,50 @@ fn lists_take_what_they_hold() {
     store.write_wait(Batch::of(vec![trim])).unwrap();
     assert_eq!((store.len(), store.entry_bytes()), (0, 0));
 }
+
+#[test]
+fn puts_of_several_threads_never_take_more_than_there_is() {
+    const MAX: u64 = 40 * (OVERHEAD + 8 + 100);
+    let store = Store::in_memory(limited(MAX));
+    for seed in 0..20 {
+        std::thread::scope(|scope| {
+            for thread in 0..8 {
+                let store = &store;
+                scope.spawn(move || {
+                    let mut rng = StdRng::seed_from_u64(100 * seed + thread);
+                    for _ in 0..500 {
+                        let key = format!("{:08}", rng.random_range(0..60));
+                        let value = vec![0; rng.random_range(0..200)];
+                        store.put_at_once(key.as_bytes(), &value, None);
+                    }
+                });
+            }
+        });
+        let contents = contents(&store);
+        let taken = contents.iter().map(|(key, (value, _))| key.len() + value.len());
+        let bytes = taken.sum::<usize>() as u64 + contents.len() as u64 * OVERHEAD;
+        assert_eq!(store.entry_bytes(), bytes, "seed {seed}");
+        assert!(bytes <= MAX && bytes > MAX / 2, "seed {seed}: {bytes} of {MAX}");
+    }
+}
+
+#[test]
+fn a_put_at_once_is_made_as_another_would_be_or_left_to_it() {
+    let store = Store::in_memory(Options::default());
+    assert_eq!(store.put_at_once(b"a", b"1", None), Some(1));
+    assert_eq!(store.put_at_once(b"a", b"2", Some(60_000)), Some(2));
+    let found = store.get(b"a").unwrap();
+    assert_eq!((&*found.value, found.version), (&b"2"[..], 2));
+    assert!(found.expires_ms.is_some());
+    assert_eq!(store.put_at_once(b"a", b"3", Some(0)), None);
+    assert_eq!(store.put_at_once(b"a", &[0; 64 << 10], None), None);
+    assert_eq!(store.put_at_once(&[0; (64 << 10) + 1], b"", None), None);
+    store.begin_close();
+    assert_eq!(store.put_at_once(b"a", b"3", None), None);
+    assert_eq!(&*store.get(b"a").unwrap().value, b"2");
+
+    let folder = tempfile::tempdir().unwrap();
+    let (logged, _) = Store::open(folder.path(), limited(1 << 20)).unwrap();
+    assert_eq!(logged.put_at_once(b"a", b"1", None), None);
+    assert!(logged.is_empty());
+}
