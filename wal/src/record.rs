@@ -97,7 +97,7 @@ pub struct Record<'a> {
     pub group_index: u32,
     /// The sequence that its segment begins with.
     pub segment: u64,
-    /// Where it begins in its segment's file.
+    /// Where it begins in its segment's file; 0 where it was read from no file, and so is `segment`.
     pub offset: u64,
     /// One of the format's kinds.
     pub kind: u8,

@@ -3,10 +3,11 @@
 //! Not how a change is made (`replay`), and not reading (`recover`). Invariants: behind [`by_several`] all records that were handed over are made,
 //! or the first fault in them is known; no more than a few parts of the log are in memory.
 
+use std::num::NonZero;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, Scope};
 
 use millpond_wal::{BrokenRun, Record, segment_path};
 
@@ -18,19 +19,23 @@ use crate::tree::{BROUGHT_AT_ONCE, Change};
 
 /// More threads than this are not faster.
 const THREADS_MAX: usize = 8;
-/// Bytes of records that are handed over together, beside one that has more.
+/// Records, and their bytes, that are handed over together, beside one that has more.
+const PART_RECORDS: usize = 1024;
 const PART_BYTES: usize = 256 << 10;
 /// Parts that wait for a thread.
 const WAITING: usize = 2;
+/// Keys that differ in so many bytes at their ends alone are one thread's: neighbours, which come one behind the other in many logs, lie in one leaf,
+/// and threads would wait for each other at it.
+const NEIGHBOURS_BYTES: usize = 2;
 
 /// Hands the records that `read` reads from the log in a folder over to as many threads as there are processors, and waits for them.
 ///
 /// # Errors
-/// Those of `read`; a record cannot be made of what its keys hold, which no sound log has.
+/// Those of `read`; before them, that a record cannot be made of what its keys hold, which no sound log has.
 pub(crate) fn by_several<R>(
     dir: &Path,
     index: &Index,
-    read: impl FnOnce(&mut Several<'_>) -> Result<R, Error>,
+    read: impl FnOnce(&mut Several<'_, '_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let threads = thread::available_parallelism().map_or(1, usize::from);
     by_threads(threads.min(THREADS_MAX), dir, index, read)
@@ -41,45 +46,29 @@ pub(super) fn by_threads<R>(
     threads: usize,
     dir: &Path,
     index: &Index,
-    read: impl FnOnce(&mut Several<'_>) -> Result<R, Error>,
+    read: impl FnOnce(&mut Several<'_, '_>) -> Result<R, Error>,
 ) -> Result<R, Error> {
     let first = Mutex::new(None);
     let read = thread::scope(|scope| {
-        let mut workers = Vec::new();
-        // A thread beside this one is no faster than this one alone.
-        for number in (0..threads).filter(|_| threads > 1) {
-            let (sender, parts) = sync_channel(WAITING);
-            let first = &first;
-            let name = format!("ordered-replay-{number}");
-            let worker = thread::Builder::new().name(name);
-            let started = worker.spawn_scoped(scope, move || work(index, number, &parts, first));
-            // The others do it where the system has no more threads.
-            if started.is_err() {
-                break;
-            }
-            workers.push(sender);
-        }
-        let part = Part::of(workers.len());
         let mut several = Several {
+            threads,
+            scope,
+            workers: Vec::new(),
             index,
-            workers,
-            part,
+            part: Part::default(),
             first: &first,
         };
-        let read = read(&mut several)?;
-        // Where it stops, the fault says why.
+        let read = read(&mut several);
+        // Where that stops, the fault says why.
         let _ = several.hand_over();
-        Ok(read)
+        read
     });
     match first.into_inner().unwrap_or_else(PoisonError::into_inner) {
-        Some(Fault { place, found }) => {
-            let file = segment_path(dir, place.segment);
-            Err(Error::Damaged {
-                file,
-                offset: place.offset,
-                found: found.to_string(),
-            })
-        }
+        Some(Fault { place, found }) => Err(Error::Damaged {
+            file: segment_path(dir, place.segment),
+            offset: place.offset,
+            found,
+        }),
         None => read,
     }
 }
@@ -91,10 +80,11 @@ struct Place {
     offset: u64,
 }
 
-/// A record that cannot be made.
+/// A record that cannot be made, and why.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Fault {
     place: Place,
-    found: BrokenRun,
+    found: String,
 }
 
 /// The first fault of all threads.
@@ -102,35 +92,54 @@ type First = Mutex<Option<Fault>>;
 
 fn note(first: &First, fault: Fault) {
     let mut first = first.lock().unwrap_or_else(PoisonError::into_inner);
-    if first.as_ref().is_none_or(|first| fault.place < first.place) {
+    if first.as_ref().is_none_or(|first| fault < *first) {
         *first = Some(fault);
     }
 }
 
-/// The threads, and what they get next.
-pub(crate) struct Several<'a> {
-    index: &'a Index,
+/// The threads, which begin with the first part that is full, and what they get next.
+pub(crate) struct Several<'scope, 'env> {
+    threads: usize,
+    scope: &'scope Scope<'scope, 'env>,
     workers: Vec<SyncSender<Arc<Part>>>,
+    index: &'env Index,
     part: Part,
-    first: &'a First,
+    first: &'env First,
 }
 
-impl Several<'_> {
+impl Several<'_, '_> {
     /// Takes a record in; whether a copy of the index may have some of it already.
     ///
     /// # Errors
     /// One of the records before it could not be made: there is no use in further ones.
     pub fn take(&mut self, record: &Record<'_>, may_be_covered: bool) -> Result<(), BrokenRun> {
         self.part.add(record, may_be_covered);
-        match self.part.bodies.len() < PART_BYTES {
-            true => Ok(()),
-            false => self.hand_over(),
+        if self.part.records.len() < PART_RECORDS && self.part.bodies.len() < PART_BYTES {
+            return Ok(());
+        }
+        self.start();
+        self.hand_over()
+    }
+
+    /// Starts the threads, unless they were; fewer where the system has no more, and none where one would be alone.
+    pub(super) fn start(&mut self) {
+        let threads = std::mem::replace(&mut self.threads, 0);
+        for number in (0..threads).filter(|_| threads > 1) {
+            let (sender, parts) = sync_channel(WAITING);
+            let (index, first) = (self.index, self.first);
+            let name = format!("ordered-replay-{number}");
+            let worker = thread::Builder::new().name(name);
+            let started = worker.spawn_scoped(self.scope, move || work(index, number, &parts, first));
+            if started.is_err() {
+                break;
+            }
+            self.workers.push(sender);
         }
     }
 
     pub(super) fn hand_over(&mut self) -> Result<(), BrokenRun> {
-        let next = Part::of(self.workers.len());
-        let part = std::mem::replace(&mut self.part, next);
+        let mut part = std::mem::take(&mut self.part);
+        part.shares = self.workers.len();
         let stopped = || BrokenRun::because("a record before it could not be made again".into());
         if self.workers.is_empty() {
             return part.make(self.index, 0).map_err(|fault| {
@@ -154,10 +163,11 @@ fn work(index: &Index, number: usize, parts: &Receiver<Arc<Part>>, first: &First
 }
 
 /// Records one behind the other.
+#[derive(Default)]
 struct Part {
     bodies: Vec<u8>,
     records: Vec<Held>,
-    /// Threads that share its keys.
+    /// Threads that share its keys; 0 where one makes all of them.
     shares: usize,
 }
 
@@ -171,14 +181,6 @@ struct Held {
 }
 
 impl Part {
-    fn of(workers: usize) -> Part {
-        Part {
-            bodies: Vec::new(),
-            records: Vec::new(),
-            shares: workers.max(1),
-        }
-    }
-
     fn add(&mut self, record: &Record<'_>, may_be_covered: bool) {
         self.bodies.extend_from_slice(record.body);
         self.records.push(Held {
@@ -192,9 +194,17 @@ impl Part {
         });
     }
 
+    /// Whether a thread makes the changes of a key.
+    fn is_of(&self, key: &[u8], number: usize) -> bool {
+        let Some(shares) = NonZero::new(self.shares) else {
+            return true;
+        };
+        let alike = key.len().saturating_sub(NEIGHBOURS_BYTES);
+        crc32c::crc32c(key.get(..alike).unwrap_or_default()) as usize % shares == number
+    }
+
     /// Makes the changes of the keys that one thread has.
     fn make(&self, index: &Index, number: usize) -> Result<(), Fault> {
-        let is_own = |key: &[u8]| self.shares == 1 || crc32c::crc32c(key) as usize % self.shares == number;
         let mut next: Vec<Change<'_>> = Vec::with_capacity(BROUGHT_AT_ONCE);
         let mut begin = 0;
         for held in &self.records {
@@ -203,15 +213,15 @@ impl Part {
             let record = Logged::sound(held.kind, body);
             if record.has_edits() || held.may_be_covered {
                 index.apply_in_turn(&mut next);
-                let made = record.replay(index, held.may_be_covered, is_own);
+                let made = record.replay(index, held.may_be_covered, |key| self.is_of(key, number));
                 made.map_err(|found| Fault {
                     place: held.place,
-                    found,
+                    found: found.to_string(),
                 })?;
                 continue;
             }
             let entries = record.entries().zip(record.first_version..);
-            for (entry, version) in entries.filter(|(entry, _)| is_own(entry.key)) {
+            for (entry, version) in entries.filter(|(entry, _)| self.is_of(entry.key, number)) {
                 next.push(plain(&entry, version));
                 if next.len() == BROUGHT_AT_ONCE {
                     index.apply_in_turn(&mut next);

@@ -16,7 +16,8 @@ use crate::judge::Judge;
 use crate::record::Accepted;
 use crate::write::Write;
 
-const KEYS: [&str; 4] = ["a", "b", "c", "d"];
+/// Of several threads: the beginnings of the last three say whose they are.
+const KEYS: [&str; 4] = ["a", "b-1", "cc-1", "d-1"];
 const FAR_MS: u64 = 3_600_000;
 
 /// All that an entry is; the value as the tree has it.
@@ -151,10 +152,16 @@ fn what_begins_from_a_copy_that_was_made_meanwhile_comes_to_the_same() {
     }
 }
 
-/// Makes records again by so many threads, in parts that end by chance.
-fn by_threads(threads: usize, rng: &mut StdRng, records: &[(u8, Vec<u8>)]) -> Result<Index, crate::Error> {
-    let index = Index::default();
-    several::by_threads(threads, Path::new("folder"), &index, |several| {
+/// Makes records again by so many threads, in parts that end by chance; reading fails in the end, if it is to.
+fn by_threads(
+    index: &Index,
+    threads: usize,
+    rng: &mut StdRng,
+    records: &[(u8, Vec<u8>)],
+    (may_be_covered, fails): (bool, bool),
+) -> Result<(), crate::Error> {
+    several::by_threads(threads, Path::new("folder"), index, |several| {
+        several.start();
         for (at, (kind, body)) in (1..).zip(records) {
             let record = Record {
                 sequence: at,
@@ -165,14 +172,16 @@ fn by_threads(threads: usize, rng: &mut StdRng, records: &[(u8, Vec<u8>)]) -> Re
                 length: body.len(),
                 body,
             };
-            let taken = several.take(&record, false);
+            let taken = several.take(&record, may_be_covered);
             if taken.is_err() || rng.random_ratio(1, 3) && several.hand_over().is_err() {
-                break;
+                return Err(crate::Error::LogThreadDied);
             }
         }
-        Ok(())
-    })?;
-    Ok(index)
+        match fails {
+            true => Err(crate::Error::LogThreadDied),
+            false => Ok(()),
+        }
+    })
 }
 
 #[test]
@@ -180,13 +189,21 @@ fn several_threads_come_to_what_one_comes_to() {
     for seed in 0..200 {
         let mut rng = StdRng::seed_from_u64(seed);
         let (records, states) = history(&mut rng);
+        let one = Index::default();
+        replayed(&one, &records, false);
         for threads in [1, 2, 3, 8] {
-            let index = by_threads(threads, &mut rng, &records).unwrap();
+            let index = Index::default();
+            by_threads(&index, threads, &mut rng, &records, (false, false)).unwrap();
+            // And once more beside what is there.
+            let from = rng.random_range(0..records.len());
+            by_threads(&index, threads, &mut rng, &records[from..], (true, false)).unwrap();
             assert_eq!(
                 &state(&index),
                 states.last().unwrap(),
                 "seed {seed}, {threads} threads"
             );
+            let counts = |index: &Index| (index.len(), index.bytes(), index.expiring());
+            assert_eq!(counts(&index), counts(&one), "seed {seed}, {threads} threads");
         }
     }
 }
@@ -207,8 +224,10 @@ fn the_first_record_that_cannot_be_made_is_named_however_many_threads_there_are(
             records.insert(at, broken(key.as_bytes(), 100 + at as u64));
         }
         let expected = format!("offset {}", 1000 * (places[0] + 1));
-        for threads in [1, 2, 3, 8] {
-            let error = by_threads(threads, &mut rng, &records).err().unwrap().to_string();
+        for (threads, fails) in [1, 2, 3, 8].into_iter().zip([false, true].into_iter().cycle()) {
+            let index = Index::default();
+            let made = by_threads(&index, threads, &mut rng, &records, (false, fails));
+            let error = made.unwrap_err().to_string();
             let words = [expected.as_str(), "log-00000000000000000001.mpl", "key \"none\""];
             assert!(
                 words.iter().all(|word| error.contains(word)),
