@@ -291,12 +291,9 @@ impl Model {
                 let version = self.set(key, value.to_string().as_bytes());
                 Some(Effect::Incremented { value, version })
             }
-            // Sums of quarters, which floating-point numbers hold exactly.
             Operation::IncrementDecimal { by, .. } => {
                 let held = self.bytes(key)?.unwrap_or_else(|| b"0".to_vec());
-                let parse = |text: Vec<u8>| String::from_utf8(text).ok()?.parse::<f64>().ok();
-                let number = parse(held).filter(|number| number.is_finite())?;
-                let value = (number + parse(by.clone())?).to_string().into_bytes();
+                let value = sum_of_decimals(&held, by)?;
                 let version = self.set(key, &value);
                 Some(Effect::IncrementedDecimal { value, version })
             }
@@ -377,6 +374,26 @@ fn same_put(store: &Store, model: &mut Model, put: Put) -> Result<(), TestCaseEr
     };
     prop_assert_eq!(found, expected);
     Ok(())
+}
+
+/// The sum of two numbers as the shortest text; exact, as floats are not.
+fn sum_of_decimals(one: &[u8], other: &[u8]) -> Option<Vec<u8>> {
+    const UNITS: i128 = 10_i128.pow(17);
+    let units = |text: &[u8]| {
+        let text = str::from_utf8(text).ok()?;
+        text.parse::<f64>().ok().filter(|number| number.is_finite())?;
+        let (whole, rest) = text.split_once('.').unwrap_or((text, ""));
+        format!("{whole}{rest:0<17}").parse::<i128>().ok()
+    };
+    let sum = units(one)? + units(other)?;
+    let sign = if sum < 0 { "-" } else { "" };
+    let text = format!("{sign}{}.{:017}", sum.abs() / UNITS, sum.abs() % UNITS);
+    Some(
+        text.trim_end_matches('0')
+            .trim_end_matches('.')
+            .as_bytes()
+            .to_vec(),
+    )
 }
 
 fn same_batch(store: &Store, model: &mut Model, operations: Vec<Operation>) -> Result<(), TestCaseError> {
