@@ -200,7 +200,8 @@ struct Heard {
 
 impl Replication {
     /// Of a store that is opened; `log` is its log, and whether there is a checkpoint. A copy that leads begins an epoch of its own, and so does a
-    /// leader whose log may have lost records that followers have: what it writes in their place is told from them by that.
+    /// leader whose log may have lost records that followers have: what it writes in their place is told from them by that. The second is below
+    /// that of any promotion: a server that comes back does not replace the one that was promoted meanwhile.
     ///
     /// # Errors
     /// Whether it leads cannot be read, or noted.
@@ -221,7 +222,10 @@ impl Replication {
         if let (true, Role::Leads, Some(history)) =
             (is_copy || may_have_lost && has_any, &role, log.history())
         {
-            let epoch = follow::next_epoch(history.epoch);
+            let epoch = match is_copy {
+                true => follow::next_epoch(history.epoch),
+                false => history.epoch.saturating_add(1),
+            };
             let begun = log.begin_epoch(History { epoch, ..history }, next_version);
             begun.map_err(|error| {
                 let source = std::io::Error::other(error.to_string());

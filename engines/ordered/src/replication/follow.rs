@@ -280,10 +280,14 @@ pub(super) fn now_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// An epoch above all that are known, and above those that are not: they began earlier. What is drawn keeps two apart that begin at once.
+/// Epochs that a leader may begin at starts behind a loss of power, before another store is promoted by a clock that was set back.
+const STARTS: u64 = 1024;
+
+/// An epoch above all that are known, and above those that are not: they began earlier, or at starts of the store that led. What is drawn keeps two
+/// apart that begin at once.
 pub(super) fn next_epoch(known: u64) -> u64 {
     let drawn = RandomState::new().hash_one(0u8) % 1024;
-    known.saturating_add(1).max(now_ms()).saturating_add(drawn)
+    known.saturating_add(STARTS).max(now_ms()).saturating_add(drawn)
 }
 
 /// In which history records of the leader are written here.

@@ -147,6 +147,29 @@ fn a_follower_that_was_promoted_by_mistake_is_told_to_begin_with_a_copy() {
 }
 
 #[test]
+fn a_leader_that_comes_back_from_a_loss_of_power_does_not_replace_the_store_that_was_promoted() {
+    let parent = tempfile::tempdir().unwrap();
+    let (old, new) = followed(parent.path(), 2);
+    let epoch = old.epoch();
+    old.close().unwrap();
+    let promoted = new.promote().unwrap().epoch;
+    new.write_wait(one("k", "v")).unwrap();
+    // It begins an epoch, as its log may have lost records, at each of some starts.
+    for start in 1..4 {
+        std::fs::write(parent.path().join("a/open"), "another run of the system\n").unwrap();
+        let old = open(&parent.path().join("a"), None);
+        assert_eq!(old.epoch(), epoch + start);
+        assert!(old.epoch() < promoted);
+        old.close().unwrap();
+    }
+    std::fs::write(parent.path().join("a/open"), "another run of the system\n").unwrap();
+    let old = open(&parent.path().join("a"), Some("b:1"));
+    let _ = pull(&new, old.position().unwrap());
+    assert_eq!(new.role(), Role::Leads);
+    assert_eq!(new.epoch(), promoted);
+}
+
+#[test]
 fn what_a_leader_writes_in_place_of_what_a_power_cut_took_is_no_continuation() {
     let parent = tempfile::tempdir().unwrap();
     let dirs = ["a", "b", "killed", "cut"].map(|name| parent.path().join(name));
