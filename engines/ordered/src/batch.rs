@@ -234,23 +234,6 @@ impl Operation {
         }
     }
 
-    /// Whether it takes a copy of what its key holds, however large that is.
-    pub(crate) fn copies(&self) -> bool {
-        match self {
-            Operation::Get { .. }
-            | Operation::Expire { .. }
-            | Operation::Append { .. }
-            | Operation::Items { .. }
-            | Operation::Trim { .. }
-            | Operation::Concatenate { .. } => true,
-            Operation::Put { .. }
-            | Operation::Remove { .. }
-            | Operation::Increment { .. }
-            | Operation::IncrementDecimal { .. }
-            | Operation::Inspect { .. } => false,
-        }
-    }
-
     /// Whether it does the same whatever the key holds.
     pub(crate) fn is_blind(&self) -> bool {
         match self {

@@ -20,7 +20,7 @@ use crate::judge::{Judge, Refusal, Verdict};
 use crate::record::Accepted;
 use crate::replication::{Acknowledge, Kept};
 use crate::sweep::{Due, Sweep};
-use crate::tree::BROUGHT_AT_ONCE;
+use crate::tree::{BROUGHT_AT_ONCE, Near};
 use crate::write::{Write, Written};
 use crate::{Durability, Error};
 use held::{Appended, Held};
@@ -217,9 +217,11 @@ impl Committer {
         let mut answers = Vec::with_capacity(group.len());
         let mut group = group.into_iter();
         while group.len() > 0 {
-            self.bring(group.as_slice());
-            let next = group.by_ref().take(BROUGHT_AT_ONCE);
-            answers.extend(next.map(|(reply, verdict)| (reply, self.make(verdict))));
+            let mut found = self.bring(group.as_slice()).into_iter();
+            for (reply, verdict) in group.by_ref().take(BROUGHT_AT_ONCE) {
+                let near = only_key(&verdict).and_then(|_| found.next());
+                answers.push((reply, self.make(verdict, near.unwrap_or_default())));
+            }
         }
         for (reply, answer) in answers {
             if let Some(reply) = reply {
@@ -228,26 +230,32 @@ impl Committer {
         }
     }
 
-    /// Has the memory of the next writes brought; those of several keys do so themselves.
-    fn bring(&self, group: &[Judged]) {
+    /// Has the memory of the next writes of one key brought; where each key was found, but for a last one.
+    fn bring(&self, group: &[Judged]) -> Vec<Near<'_>> {
         let next = group.iter().take(BROUGHT_AT_ONCE);
-        let accepted = next.filter_map(|(_, verdict)| verdict.as_ref().ok());
-        let keys = accepted.filter_map(|accepted| match accepted.changes.as_slice() {
-            [change] => Some(change.key.as_slice()),
-            _ => None,
-        });
-        self.index.bring(keys);
+        let mut found = Vec::new();
+        self.index
+            .bring(next.filter_map(|(_, verdict)| only_key(verdict)), &mut found);
+        found
     }
 
-    fn make(&self, verdict: Verdict) -> Result<Written, WriteError> {
+    fn make(&self, verdict: Verdict, near: Near<'_>) -> Result<Written, WriteError> {
         match verdict {
             Ok(accepted) => {
                 self.room.count(accepted.evicted());
-                accepted.apply_to(&self.index);
+                accepted.apply_to(&self.index, near);
                 Ok(accepted.written(self.durability))
             }
             Err(Refusal { error, .. }) => Err(error),
         }
+    }
+}
+
+/// The key of a write that changes one. Writes of several have their memory brought by themselves.
+fn only_key(verdict: &Verdict) -> Option<&[u8]> {
+    match verdict.as_ref().ok()?.changes.as_slice() {
+        [change] => Some(&change.key),
+        _ => None,
     }
 }
 

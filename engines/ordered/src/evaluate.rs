@@ -11,12 +11,12 @@ use crate::decimal::{DECIMAL_BYTES_MAX, Decimal};
 use crate::error::{WriteError, WrongKind, at_most};
 use crate::index::Versioned;
 use crate::inspect::Looked;
-use crate::judge::{Conditions, Judge, Refusal, conflict, expires_ms};
+use crate::judge::{Conditions, Judge, Refusal, Unplanned, conflict, expires_ms};
 use crate::list::{Kind, LIST_BYTES_MAX, List, encode_items, places};
 use crate::plan::{Made, Plan, Step};
 use crate::put::{PUT_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::read::{ITEM_BYTES, items};
-use crate::tree::BROUGHT_AT_ONCE;
+use crate::tree::{BROUGHT_AT_ONCE, Near};
 
 /// Keys that there is room for at first.
 const OWN_AT_FIRST: usize = 1024;
@@ -47,10 +47,14 @@ pub(crate) struct Evaluation<'e> {
     met_group: bool,
     /// Of the batch, beside values that were there.
     batch_bytes: usize,
+    /// Where the key of the operation is.
+    near: Near<'e>,
+    /// Whether it copies more than it may.
+    copies_much: bool,
 }
 
 impl<'e> Evaluation<'e> {
-    pub fn of(judge: &'e Judge<'e>, batch: &'e Batch) -> Result<Evaluation<'e>, Refusal> {
+    pub fn of(judge: &'e Judge<'e>, batch: &'e Batch) -> Result<Evaluation<'e>, Unplanned> {
         let mut evaluation = Evaluation {
             judge,
             batch,
@@ -58,21 +62,37 @@ impl<'e> Evaluation<'e> {
             own: HashMap::with_capacity(batch.operations.len().min(OWN_AT_FIRST)),
             met_group: false,
             batch_bytes: batch.bytes(),
+            near: Near::default(),
+            copies_much: false,
         };
-        for (at, operation) in batch.operations.iter().enumerate() {
-            if at.is_multiple_of(BROUGHT_AT_ONCE) {
-                let next = batch.operations.iter().skip(at).take(BROUGHT_AT_ONCE);
-                let looked_at = next.filter(|operation| !operation.is_blind());
-                judge.index.bring(looked_at.map(Operation::key));
+        evaluation.plan.effects.reserve(batch.operations.len());
+        let mut found = Vec::with_capacity(batch.operations.len().min(BROUGHT_AT_ONCE));
+        let operations = batch.operations.chunks(BROUGHT_AT_ONCE);
+        for (first, operations) in (0..).step_by(BROUGHT_AT_ONCE).zip(operations) {
+            let looked_at = operations.iter().filter(|operation| !operation.is_blind());
+            found.clear();
+            judge.index.bring(looked_at.map(Operation::key), &mut found);
+            let mut found = found.iter();
+            for (at, operation) in (first..).zip(operations) {
+                let near = (!operation.is_blind()).then(|| found.next()).flatten();
+                evaluation.near = near.copied().unwrap_or_default();
+                let effect = evaluation.evaluate(at, operation);
+                let effect = effect.map_err(|error| evaluation.unplanned(error))?;
+                evaluation.plan.effects.push(effect);
             }
-            let effect = evaluation.evaluate(at, operation);
-            let effect = effect.map_err(|error| Refusal {
-                error,
-                met_group: evaluation.met_group,
-            })?;
-            evaluation.plan.effects.push(effect);
         }
         Ok(evaluation)
+    }
+
+    /// Why there is no plan.
+    fn unplanned(&self, error: WriteError) -> Unplanned {
+        match self.copies_much {
+            true => Unplanned::CopiesMuch,
+            false => Unplanned::Refused(Refusal {
+                error,
+                met_group: self.met_group,
+            }),
+        }
     }
 
     /// What it comes to.
@@ -181,7 +201,7 @@ impl<'e> Evaluation<'e> {
             return own.looked(self.batch);
         }
         let Some((change, version)) = self.judge.change_of(key) else {
-            return self.judge.index.look_at(key, self.judge.now_ms);
+            return self.judge.index.look_at((key, self.near), self.judge.now_ms);
         };
         self.met_group = true;
         let looked = Looked {
@@ -233,7 +253,14 @@ impl<'e> Evaluation<'e> {
 
     fn read(&mut self, key: &[u8]) -> Result<Option<Versioned>, WriteError> {
         if !self.own.contains_key(key) && self.judge.change_of(key).is_none() {
-            let Some(found) = self.judge.index.get_at(key, self.judge.now_ms) else {
+            let left = self.batch.read_bytes_max.saturating_sub(self.plan.read_bytes);
+            let left = left.min(
+                self.judge
+                    .copied_bytes_max
+                    .saturating_sub(self.plan.copied_bytes()),
+            );
+            let found = self.judge.index.get_at((key, self.near), self.judge.now_ms, left);
+            let Some(found) = found.or_else(|bytes| self.count_read(bytes).map(|()| None))? else {
                 return Ok(None);
             };
             is_of(key, found.kind, Kind::Bytes)?;
@@ -259,7 +286,15 @@ impl<'e> Evaluation<'e> {
             "bytes of the values that the batch reads",
             self.plan.read_bytes,
             self.batch.read_bytes_max,
-        )
+        )?;
+        self.check_copied()
+    }
+
+    /// Whether what it has copied may be so much.
+    fn check_copied(&mut self) -> Result<(), WriteError> {
+        let (copied, max) = (self.plan.copied_bytes(), self.judge.copied_bytes_max);
+        self.copies_much = copied > max;
+        at_most("bytes that the batch copies", copied, max)
     }
 
     fn increment(
@@ -435,6 +470,7 @@ impl<'e> Evaluation<'e> {
                 self.batch_bytes + self.plan.kept_bytes,
                 PUT_BYTES_MAX,
             )?;
+            self.check_copied()?;
             let value = self.value(key).unwrap_or_default();
             let own = Own {
                 step: None,

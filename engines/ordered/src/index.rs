@@ -2,6 +2,8 @@
 //!
 //! Not durable and not aware of conditions. Invariant: one write becomes visible to readers as a whole.
 
+use std::iter::repeat;
+
 use millpond_wal::Clock;
 
 use crate::counter::Counter;
@@ -9,7 +11,7 @@ use crate::inspect::Looked;
 use crate::list::Kind;
 use crate::scan::{Entry, Range, Scan};
 use crate::tree::{
-    Before, Cell, Change, Content, Copied, Drawn, Random, ReadMany, Span, Tree, content_bytes,
+    Before, Cell, Change, Content, Copied, Drawn, Near, Random, ReadMany, Span, Tree, content_bytes,
 };
 
 /// A value and the version at which it was written.
@@ -91,12 +93,16 @@ impl ReadMany for Values {
         let (Some(place), Some(cell)) = (self.found.get_mut(at), cell) else {
             return;
         };
-        let value_len = if cell.is_list { 0 } else { cell.value_len };
-        self.bytes = self.bytes.saturating_add(value_len);
+        self.bytes = self.bytes.saturating_add(value_bytes(cell));
         if self.bytes <= self.bytes_max {
             *place = Some(Versioned::of(cell));
         }
     }
+}
+
+/// Bytes that a read of an entry copies.
+fn value_bytes(cell: &Cell<'_>) -> usize {
+    if cell.is_list { 0 } else { cell.value_len }
 }
 
 fn looked(cell: &Cell<'_>) -> Looked {
@@ -184,15 +190,24 @@ impl Index {
         }
     }
 
-    /// Has the memory brought of a few keys that are looked at next, or written.
-    pub fn bring<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
-        self.tree.bring_many(keys);
+    /// Has the memory brought of a few keys that are looked at next, or written, and adds where each was found.
+    pub fn bring<'t, 'k>(&'t self, keys: impl Iterator<Item = &'k [u8]>, found: &mut Vec<Near<'t>>) {
+        self.tree.bring_many(keys, found);
     }
 
-    /// What a key has at a moment.
-    pub fn get_at(&self, key: &[u8], now_ms: u64) -> Option<Versioned> {
-        let found = self.tree.get(key, Versioned::of)?;
-        Some(found).filter(|found| found.lasts(now_ms))
+    /// What a key has at a moment; how many bytes its value has where these are more than `bytes_max`.
+    pub fn get_at(
+        &self,
+        (key, near): (&[u8], Near<'_>),
+        now_ms: u64,
+        bytes_max: usize,
+    ) -> Result<Option<Versioned>, usize> {
+        let found = self.tree.get_near(near, key, |cell| match value_bytes(cell) {
+            _ if is_over(now_ms, cell.expires_ms) => Ok(None),
+            bytes if bytes > bytes_max => Err(bytes),
+            _ => Ok(Some(Versioned::of(cell))),
+        });
+        found.unwrap_or(Ok(None))
     }
 
     /// The key's version at a moment, 0 if absent.
@@ -208,14 +223,9 @@ impl Index {
     }
 
     /// What a key is at a moment.
-    pub fn look_at(&self, key: &[u8], now_ms: u64) -> Looked {
-        let found = self.tree.get(key, looked);
+    pub fn look_at(&self, (key, near): (&[u8], Near<'_>), now_ms: u64) -> Looked {
+        let found = self.tree.get_near(near, key, looked);
         found.filter(|found| !found.is_over(now_ms)).unwrap_or_default()
-    }
-
-    /// Bytes of the value that a key holds, expired or not; 0 if absent.
-    pub fn value_bytes(&self, key: &[u8]) -> usize {
-        self.tree.get(key, |cell| cell.value_len).unwrap_or_default()
     }
 
     /// What a key holds, whatever it is, expired or not.
@@ -356,7 +366,7 @@ impl Index {
 
     /// Puts an entry that was read; several threads may at once.
     pub fn load(&self, content: Content<'_>) {
-        self.apply_one(&Change::Set(content));
+        self.apply_one(&Change::Set(content), Near::default());
     }
 
     /// Takes memory for an entry, where there is so much.
@@ -381,10 +391,8 @@ impl Index {
     /// Makes the changes of one write, of which the later one of a key stays.
     pub fn apply<'c>(&self, mut changes: impl ExactSizeIterator<Item = Change<'c>>) {
         if changes.len() == 1 {
-            return changes
-                .next()
-                .into_iter()
-                .for_each(|change| self.apply_one(&change));
+            let only = changes.next().into_iter();
+            return only.for_each(|change| self.apply_one(&change, Near::default()));
         }
         let mut changes: Vec<Change<'_>> = changes.collect();
         changes.reverse();
@@ -396,9 +404,11 @@ impl Index {
 
     /// Makes changes one behind the other, whose memory is brought side by side, and leaves none.
     pub fn apply_in_turn(&self, changes: &mut Vec<Change<'_>>) {
-        self.bring(changes.iter().map(Change::key));
-        for change in changes.drain(..) {
-            self.apply_one(&change);
+        let mut found = Vec::with_capacity(changes.len());
+        self.bring(changes.iter().map(Change::key), &mut found);
+        let near = found.into_iter().chain(repeat(Near::default()));
+        for (change, near) in changes.drain(..).zip(near) {
+            self.apply_one(&change, near);
         }
     }
 
@@ -411,9 +421,10 @@ impl Index {
         }
     }
 
-    fn apply_one(&self, change: &Change<'_>) {
+    /// Makes one change, of a key that is near.
+    pub fn apply_one(&self, change: &Change<'_>, near: Near<'_>) {
         let before = match change {
-            Change::Set(content) => self.tree.put(*content),
+            Change::Set(content) => self.tree.put(*content, near),
             Change::Remove(key) => self.tree.remove(key),
         };
         self.count(change, before);

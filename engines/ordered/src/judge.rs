@@ -13,6 +13,7 @@ use crate::plan::Plan;
 use crate::put::Put;
 use crate::record::Accepted;
 use crate::space::{Space, Taking};
+use crate::tree::Near;
 use crate::write::Write;
 
 /// Bytes of values that wait for the log in answers, or are written anew, beside those of one batch.
@@ -24,6 +25,13 @@ pub(crate) struct Refusal {
     /// The write met a change of this very group, or lacks the space that it takes: if the group fails, so does the reason to
     /// refuse.
     pub met_group: bool,
+}
+
+/// Why there is no plan of a write.
+pub(crate) enum Unplanned {
+    Refused(Refusal),
+    /// It copies more than [`Judge::copied_bytes_max`].
+    CopiesMuch,
 }
 
 /// Of a key that gave way to a write of the group.
@@ -49,6 +57,8 @@ pub(crate) struct Judge<'a> {
     pub now_ms: u64,
     /// Of values that its batches have found.
     found_bytes: usize,
+    /// Bytes of values that one batch may copy.
+    pub copied_bytes_max: usize,
 }
 
 impl<'a> Judge<'a> {
@@ -69,20 +79,23 @@ impl<'a> Judge<'a> {
             next_version,
             now_ms: index.clock().now_ms(),
             found_bytes: 0,
+            copied_bytes_max: usize::MAX,
         }
     }
 
-    /// Judges the next write. It comes back where it lacks space that it may have once what was judged before it is written: it is to be
-    /// the first of another group.
+    /// Judges the next write. It comes back where it copies more than it may, or lacks space that it may have once what was judged before it is
+    /// written: it is to be the first of another group.
     pub fn judge(&mut self, write: Write) -> Option<Write> {
         let again = self.may_need_another(&write).then(|| write.clone());
         let planned = match &write {
             Write::Put(put) => self.check(put),
-            Write::Batch(batch) => Evaluation::of(self, batch).map(Evaluation::into_plan),
+            Write::Batch(batch) => match Evaluation::of(self, batch) {
+                Ok(evaluation) => Ok(evaluation.into_plan()),
+                Err(Unplanned::Refused(refusal)) => Err(refusal),
+                Err(Unplanned::CopiesMuch) => return Some(write),
+            },
         };
-        self.found_bytes += planned
-            .as_ref()
-            .map_or(0, |plan| plan.read_bytes + plan.kept_bytes);
+        self.found_bytes += planned.as_ref().map_or(0, Plan::copied_bytes);
         let touched = self.touched(&write);
         let verdict = planned.and_then(|plan| {
             let (changes, effects) = plan.changes(write, self.now_ms);
@@ -178,7 +191,7 @@ impl<'a> Judge<'a> {
     fn expires_ms(&self, key: &[u8]) -> u64 {
         match self.change_of(key) {
             Some((change, _)) => change.expires_ms,
-            None => self.index.look_at(key, self.now_ms).expires_ms,
+            None => self.index.look_at((key, Near::default()), self.now_ms).expires_ms,
         }
     }
 

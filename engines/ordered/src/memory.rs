@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use millpond_wal::{Pending, Queue, Work as _};
 
-use crate::batch::Operation;
 use crate::counter::thread_number;
 use crate::error::{WriteError, check_ttl};
 use crate::eviction::Room;
@@ -20,16 +19,19 @@ use crate::put::KEY_BYTES_MAX;
 use crate::record::Accepted;
 use crate::space::lacking;
 use crate::sweep::Sweep;
-use crate::tree::{BROUGHT_AT_ONCE, Content};
+use crate::tree::{Content, Near};
 use crate::write::{Write, Written};
 use crate::{Durability, Error};
 
-/// A larger write goes by the queue.
+/// A write that takes or copies more goes by the queue.
 const AT_ONCE_BYTES_MAX: usize = 64 << 10;
 /// Threads that put at the same time without a wait for each other, mostly.
 const GATES: usize = 16;
 /// How often it is looked whether there are entries that expire by now.
 const LOOKED_FOR_EVERY: Duration = Duration::from_secs(1);
+
+/// What became of a write.
+type Made = Result<Written, WriteError>;
 
 /// Held by whoever writes: one gate by a put that looks at nothing, all of them by others. Two lines, as processors fetch them in pairs.
 #[derive(Default)]
@@ -84,7 +86,11 @@ impl Memory {
         };
         while let Some(group) = next(&sweep) {
             let entered = self.enter();
-            let written = |pending: Pending<Write>| (pending.reply, self.write_entered(pending.work));
+            let written = |pending: Pending<Write>| {
+                // It may copy whatever there is: it does not come back.
+                let made = self.write_entered(pending.work, usize::MAX);
+                (pending.reply, made.unwrap_or(Err(WriteError::Empty)))
+            };
             let answers: Vec<_> = group.into_iter().map(written).collect();
             drop(entered);
             for (reply, answer) in answers {
@@ -123,7 +129,7 @@ impl Memory {
     }
 
     /// Makes a write, unless it has to go by the queue.
-    pub fn write_at_once(&self, write: Write) -> Result<Result<Written, WriteError>, Write> {
+    pub fn write_at_once(&self, write: Write) -> Result<Made, Write> {
         if let Write::Put(put) = &write
             && let ([(key, value)], false) = (put.entries.as_slice(), put.reads())
             && let Some(version) = self.put_at_once(key, value, put.ttl_ms)
@@ -134,10 +140,15 @@ impl Memory {
                 durability: Durability::Memory,
             }));
         }
-        if self.has_to_queue() || self.is_large(&write) {
-            return Err(write);
+        // Nor is a caller to wait for many others that give way, with all gates held.
+        let lacks_little = || lacking(&self.index, &self.room, &write) <= AT_ONCE_BYTES_MAX as u64;
+        match AT_ONCE_BYTES_MAX.checked_sub(write.bytes()) {
+            Some(left) if !self.has_to_queue() && lacks_little() => {
+                let _entered = self.enter();
+                self.write_entered(write, left)
+            }
+            _ => Err(write),
         }
-        Ok(self.write(write))
     }
 
     /// Puts a key whatever it has; its version, `None` where the put has to go by the queue, may take more memory than there is, or is refused.
@@ -152,25 +163,6 @@ impl Memory {
     /// Whether writes wait that are not to be overtaken, or none is made any more.
     fn has_to_queue(&self) -> bool {
         self.queued.load(Ordering::Acquire) > 0 || self.is_closed.load(Ordering::Acquire)
-    }
-
-    /// Whether more bytes are written or copied than a caller should wait for.
-    fn is_large(&self, write: &Write) -> bool {
-        let mut bytes = write.bytes();
-        if let Write::Batch(batch) = write {
-            for operations in batch.operations.chunks(BROUGHT_AT_ONCE) {
-                let copied = || operations.iter().filter(|operation| operation.copies());
-                self.index.bring(copied().map(Operation::key));
-                for operation in copied() {
-                    if bytes > AT_ONCE_BYTES_MAX {
-                        return true;
-                    }
-                    bytes += self.index.value_bytes(operation.key());
-                }
-            }
-        }
-        // Nor should it wait for so many others to go, with all gates held.
-        bytes > AT_ONCE_BYTES_MAX || lacking(&self.index, &self.room, write) > AT_ONCE_BYTES_MAX as u64
     }
 
     /// Puts a key whatever it has; `None` where that may take more memory than there is.
@@ -196,27 +188,25 @@ impl Memory {
         self.gates.each_ref().map(Gate::enter)
     }
 
-    /// Makes any write, beside no other.
-    fn write(&self, write: Write) -> Result<Written, WriteError> {
-        let _entered = self.enter();
-        self.write_entered(write)
-    }
-
-    fn write_entered(&self, write: Write) -> Result<Written, WriteError> {
+    /// Makes any write, beside no other; it comes back where it copies more than so many bytes.
+    fn write_entered(&self, write: Write, copied_bytes_max: usize) -> Result<Made, Write> {
         let next_version = self.next_version.load(Ordering::Relaxed);
         let mut judge = Judge::new(&self.index, &self.room, next_version, iter::once(&write));
-        // Nothing was judged before it: it does not come back.
-        judge.judge(write);
+        judge.copied_bytes_max = copied_bytes_max;
+        // Nothing was judged before it: it does not come back for space.
+        if let Some(write) = judge.judge(write) {
+            return Err(write);
+        }
         let (mut verdicts, next_version) = judge.finish();
         self.next_version.store(next_version, Ordering::Relaxed);
-        match verdicts.pop() {
+        Ok(match verdicts.pop() {
             Some(Ok(accepted)) => {
                 self.room.count(accepted.evicted());
-                accepted.apply_to(&self.index);
+                accepted.apply_to(&self.index, Near::default());
                 Ok(accepted.written(Durability::Memory))
             }
             Some(Err(Refusal { error, .. })) => Err(error),
             None => Err(WriteError::Empty),
-        }
+        })
     }
 }

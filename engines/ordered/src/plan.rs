@@ -38,6 +38,11 @@ pub(crate) enum Made {
 }
 
 impl Plan {
+    /// Bytes of values that were copied.
+    pub fn copied_bytes(&self) -> usize {
+        self.read_bytes + self.kept_bytes
+    }
+
     /// What changes, and what the operations found or did.
     pub fn changes(self, write: Write, now_ms: u64) -> (Vec<Changed>, Vec<Effect>) {
         let batch = match write {

@@ -6,6 +6,7 @@ use crate::Store;
 use crate::error::WrongKind;
 use crate::inspect::Inspected;
 use crate::list::{Kind, List, places};
+use crate::tree::Near;
 
 /// Bytes that an item counts as beside its own; so many items of no bytes as an answer of 8 MiB has are what a client reads at once.
 pub(crate) const ITEM_BYTES: usize = 8;
@@ -76,7 +77,9 @@ impl Store {
     pub fn inspect<K: AsRef<[u8]>>(&self, keys: &[K]) -> Vec<Inspected> {
         let index = &self.handle.index;
         let now_ms = index.clock().now_ms();
-        let looked = keys.iter().map(|key| index.look_at(key.as_ref(), now_ms));
+        let looked = keys
+            .iter()
+            .map(|key| index.look_at((key.as_ref(), Near::default()), now_ms));
         looked.map(|looked| looked.inspected(now_ms)).collect()
     }
 }

@@ -12,7 +12,7 @@ use crate::batch::Effect;
 use crate::change::Changed;
 use crate::index::Index;
 use crate::put::PUT_BYTES_MAX;
-use crate::tree::Change;
+use crate::tree::{Change, Near};
 use crate::write::Written;
 
 mod entry;
@@ -121,12 +121,15 @@ impl Accepted {
         self.evicted.as_deref().into_iter().chain([self])
     }
 
-    /// Makes its changes, those that it stands for at one moment.
-    pub fn apply_to(&self, index: &Index) {
+    /// Makes its changes, those that it stands for at one moment; where it is but one, its key is near.
+    pub fn apply_to(&self, index: &Index, near: Near<'_>) {
         if let Some(evicted) = &self.evicted {
             index.remove_in_parts(evicted.changes());
         }
-        index.apply(self.changes());
+        match self.changes.as_slice() {
+            [only] => index.apply_one(&only.change(self.first_version), near),
+            _ => index.apply(self.changes()),
+        }
     }
 
     /// How many keys give way to it.

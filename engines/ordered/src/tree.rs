@@ -31,7 +31,7 @@ pub(crate) use draw::{Drawn, Random};
 use heap::Heap;
 use inner::{CHILD_BITS, INNER_WORDS};
 use leaf::{INLINE_MAX, LEAF_WORDS, Leaf};
-pub(crate) use many::{BROUGHT_AT_ONCE, ReadMany};
+pub(crate) use many::{BROUGHT_AT_ONCE, Near, ReadMany};
 use node::{Node, Seen};
 pub(crate) use page::Copied;
 pub(crate) use scan::Span;
@@ -220,20 +220,22 @@ impl Tree {
             // The slots say where the entry is, and come as late as it would.
             _ => to.bring_whole(),
         }
-        Ok(Tree::arrive(from, to)?.named_below(below))
+        let to = Tree::arrive(from, to, |node| Some(node.seen())).ok_or(Again)?;
+        Ok(to.named_below(below))
     }
 
-    /// The same where its memory is on its way.
+    /// The same as `see` sees it, where its memory is on its way.
     #[inline(always)]
-    fn arrive<'t>(from: Seen<'t>, to: Node<'t>) -> Result<Seen<'t>, Again> {
+    fn arrive<'t>(
+        from: Seen<'t>,
+        to: Node<'t>,
+        see: impl Fn(Node<'t>) -> Option<Seen<'t>>,
+    ) -> Option<Seen<'t>> {
         if !from.is_still() {
-            return Err(Again);
+            return None;
         }
-        let to = to.seen();
-        if to.is_dead() || !from.is_still() {
-            return Err(Again);
-        }
-        Ok(to)
+        let to = see(to)?;
+        (!to.is_dead() && from.is_still()).then_some(to)
     }
 
     /// The node of a level that a key belongs to.
@@ -283,9 +285,32 @@ impl Tree {
         found
     }
 
+    /// The same of a key that is near.
+    pub fn get_near<'t, R>(
+        &'t self,
+        near: Near<'t>,
+        key: &[u8],
+        mut read: impl FnMut(&Cell<'_>) -> R,
+    ) -> Option<R> {
+        match near.0.map(|seen| self.get_from(seen, key, &mut read)) {
+            Some(Ok(found)) => found,
+            _ => self.get(key, read),
+        }
+    }
+
     #[inline]
     fn try_get<R>(&self, key: &[u8], read: &mut impl FnMut(&Cell<'_>) -> R) -> Result<Option<R>, Again> {
-        let mut seen = self.descend(key, 0)?;
+        self.get_from(self.descend(key, 0)?, key, read)
+    }
+
+    /// The same from its leaf, or one to the left of it.
+    #[inline]
+    fn get_from<'t, R>(
+        &'t self,
+        mut seen: Seen<'t>,
+        key: &[u8],
+        read: &mut impl FnMut(&Cell<'_>) -> R,
+    ) -> Result<Option<R>, Again> {
         loop {
             if seen.is_left_of(&self.heap, key) {
                 seen = self.step(seen, seen.node.right())?;
@@ -300,11 +325,20 @@ impl Tree {
         }
     }
 
+    /// A leaf as it was found, locked, if it is still the one of a key.
+    fn lock_found<'t>(&'t self, near: Near<'t>, key: &[u8]) -> Option<Node<'t>> {
+        let found = near
+            .0
+            .filter(|seen| !seen.is_left_of(&self.heap, key) && seen.try_lock());
+        found.map(|seen| seen.node)
+    }
+
     /// Writes an entry; what the key had before.
-    pub fn put(&self, content: Content<'_>) -> Option<Before> {
+    pub fn put(&self, content: Content<'_>, near: Near<'_>) -> Option<Before> {
         let mut buffer = [0; INLINE_MAX];
         let encoded = Encoded::of(&content, &self.heap, &mut buffer);
-        let leaf = self.lock(content.key, 0).leaf();
+        let found = self.lock_found(near, content.key);
+        let leaf = found.unwrap_or_else(|| self.lock(content.key, 0)).leaf();
         leaf.prefetch_room();
         self.write_and_unlock(leaf, content.key, &encoded)
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use super::cell::{Before, Change, Encoded};
 use super::heap::Heap;
 use super::leaf::INLINE_MAX;
-use super::many::BROUGHT_AT_ONCE;
+use super::many::{BROUGHT_AT_ONCE, Near};
 use super::node::{Node, Seen};
 use super::schedule::pause;
 use super::{Again, LEAF, Tree};
@@ -56,14 +56,16 @@ impl Tree {
         mut report: impl FnMut(&Change<'c>, Option<Before>),
     ) {
         let (mut held, mut all) = (Held::default(), Vec::with_capacity(changes.len()));
-        let mut leaves = Vec::with_capacity(changes.len().min(BROUGHT_AT_ONCE));
+        let mut found = Vec::with_capacity(changes.len().min(BROUGHT_AT_ONCE));
         for (at, change) in changes.iter().enumerate() {
             if at.is_multiple_of(BROUGHT_AT_ONCE) {
                 let next = changes.iter().skip(at).take(BROUGHT_AT_ONCE);
-                leaves.clear();
-                self.bring_to_write(next.map(Change::key), &mut leaves);
+                found.clear();
+                self.bring_many(next.map(Change::key), &mut found);
+                let rooms = found.iter().filter_map(|near| near.0);
+                rooms.for_each(|seen| seen.node.leaf().prefetch_room());
             }
-            let near = leaves.get(at % BROUGHT_AT_ONCE).copied().flatten();
+            let near = found.get(at % BROUGHT_AT_ONCE).copied().unwrap_or_default();
             let written = match change {
                 Change::Set(content) => {
                     let mut buffer = [0; INLINE_MAX];
@@ -90,16 +92,16 @@ impl Tree {
         }
     }
 
-    /// The leaf of a key that is not below those before, locked with the others; `near` is a leaf that it was found in, if it was.
-    pub(super) fn hold<'t>(&'t self, held: &mut Held<'t>, key: &[u8], near: Option<u64>) -> Node<'t> {
+    /// The leaf of a key that is not below those before, locked with the others.
+    pub(super) fn hold<'t>(&'t self, held: &mut Held<'t>, key: &[u8], near: Near<'t>) -> Node<'t> {
+        // Most often it is another than the one before, and as it was found: its key is its own then, and it is right of those that are held.
+        if let Some(node) = self.lock_found(near, key) {
+            held.push(node);
+            return node;
+        }
         let mut turns = 0;
         loop {
             if let Some(node) = held.go_right(&self.heap, key) {
-                return node;
-            }
-            let near = near.filter(|_| turns == 0);
-            if let Some(node) = near.and_then(|near| self.leaf_near(near, key)) {
-                held.push(node);
                 return node;
             }
             if let Ok(node) = self.next_held(held, key) {
@@ -108,17 +110,6 @@ impl Tree {
             }
             pause(&mut turns);
         }
-    }
-
-    /// Locks a leaf if it is the one of a key. Where that is of none of those that are held, it is right of them.
-    fn leaf_near(&self, near: u64, key: &[u8]) -> Option<Node<'_>> {
-        let seen = self.node(near)?.seen_now()?;
-        let node = seen.node;
-        let is_its = node.level() == 0
-            && !node.is_left_of(&self.heap, key)
-            && !node.begins_behind(&self.heap, key)
-            && seen.try_lock();
-        is_its.then_some(node)
     }
 
     /// Locks the leaf of a key, which is right of those that are held. It waits for no leaf that may have become another meanwhile: whoever

@@ -26,6 +26,10 @@ fn bring_each<'n, 't: 'n>(nodes: impl Iterator<Item = &'n Node<'t>> + Clone) {
     nodes.for_each(Tree::bring);
 }
 
+/// Where a key's leaf was found a moment ago, if it was.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Near<'t>(pub(super) Option<Seen<'t>>);
+
 /// Who reads several entries.
 pub(crate) trait ReadMany {
     /// Reading begins, or begins anew: nothing of what was read before counts.
@@ -52,43 +56,26 @@ impl Tree {
         let mut all: Vec<Seen<'_>> = Vec::with_capacity(keys.len());
         for keys in keys.chunks(SIDE_BY_SIDE) {
             let first = all.len();
-            self.descend_many(keys, &mut all)?;
-            let leaves = all.get_mut(first..).unwrap_or_default();
-            for (at, (key, seen)) in (first..).zip(keys.iter().zip(leaves)) {
-                let key = key.as_ref();
+            let mut ways = [None; SIDE_BY_SIDE];
+            let ways = ways.get_mut(..keys.len()).unwrap_or_default();
+            self.descend_many(keys, ways, |node| Some(node.seen()));
+            for (at, (key, way)) in (first..).zip(keys.iter().zip(&*ways)) {
+                let (mut seen, key) = (way.ok_or(Again)?, key.as_ref());
                 while seen.is_left_of(&self.heap, key) {
-                    *seen = self.step(*seen, seen.node.right())?;
+                    seen = self.step(seen, seen.node.right())?;
                 }
                 let leaf = seen.node.leaf();
                 let found = leaf.find_within(&self.heap, key).ok();
                 reader.read(at, found.and_then(|place| leaf.cell(&self.heap, place)).as_ref());
+                all.push(seen);
             }
         }
         all.iter().all(Seen::is_still).then_some(()).ok_or(Again)
     }
 
-    /// Has the memory brought that a search for each of the keys reads, but for one that is left alone: its misses would overlap with no others. It
-    /// waits for nobody, so that whoever holds leaves may ask for it; where nodes change meanwhile, other memory is brought.
-    pub fn bring_many<'k>(&self, keys: impl Iterator<Item = &'k [u8]>) {
-        self.each_leaf(keys, |_| {});
-    }
-
-    /// The same of what is read to write each of the keys; `leaves` gets the number of the leaf for each that was looked for, or of another
-    /// where nodes change.
-    pub(super) fn bring_to_write<'k>(
-        &self,
-        keys: impl Iterator<Item = &'k [u8]>,
-        leaves: &mut Vec<Option<u64>>,
-    ) {
-        self.each_leaf(keys, |node| {
-            if let Some(node) = node {
-                self.bring_bounds(node);
-            }
-            leaves.push(node.map(|node| node.id));
-        });
-    }
-
-    fn each_leaf<'k>(&self, keys: impl Iterator<Item = &'k [u8]>, mut visit: impl FnMut(Option<&Node<'_>>)) {
+    /// Has the memory brought that a search for each of the keys reads, and adds where each was found, but for a last one that is left alone: its
+    /// misses would overlap with no others. It waits for nobody, so that whoever holds leaves may ask for it.
+    pub fn bring_many<'t, 'k>(&'t self, keys: impl Iterator<Item = &'k [u8]>, found: &mut Vec<Near<'t>>) {
         let mut keys = keys.fuse();
         let mut some = [&[][..]; SIDE_BY_SIDE];
         loop {
@@ -97,82 +84,56 @@ impl Tree {
                 *place = key;
                 count += 1;
             }
-            match some.get(..count) {
-                None | Some([]) => return,
-                Some([_]) => visit(None),
-                Some(some) => self.bring_some(some, &mut visit),
-            }
+            let Some(some @ [_, _, ..]) = some.get(..count) else {
+                return;
+            };
+            let mut ways = [None; SIDE_BY_SIDE];
+            let ways = ways.get_mut(..count).unwrap_or_default();
+            self.descend_many(some, ways, Node::seen_now);
+            found.extend(ways.iter().copied().map(Near));
         }
     }
 
-    fn bring_some(&self, keys: &[&[u8]], visit: &mut impl FnMut(Option<&Node<'_>>)) {
+    /// The leaf of each key, or a leaf to the left of it, as `see` sees it; `None` where nodes change meanwhile, or `see` does not see one.
+    #[inline(always)]
+    fn descend_many<'t, K: AsRef<[u8]>>(
+        &'t self,
+        keys: &[K],
+        ways: &mut [Option<Seen<'t>>],
+        see: impl Fn(Node<'t>) -> Option<Seen<'t>>,
+    ) {
         let root = self.node(self.root.load(Ordering::Acquire));
-        let mut ways = [root; SIDE_BY_SIDE];
-        let ways = ways.get_mut(..keys.len()).unwrap_or_default();
-        let mut places = [0; SIDE_BY_SIDE];
-        for _ in 0..root.map_or(0, |root| root.level()) {
-            for ((key, way), place) in keys.iter().zip(&*ways).zip(&mut places) {
-                if let Some(inner) = way.map(|node| node.inner()) {
-                    *place = inner.separators_up_to(&self.heap, key);
-                    inner.prefetch_child(*place);
-                }
-            }
-            for (way, place) in ways.iter_mut().zip(places) {
-                *way = way.and_then(|node| self.node(node.inner().child(place)));
-            }
-            bring_each(ways.iter().flatten());
-        }
-        for (key, node) in keys.iter().zip(&*ways) {
-            if let Some(node) = node {
-                node.leaf().prefetch_entry(key);
-            }
-            visit(node.as_ref());
-        }
-    }
-
-    /// Has the memory brought that a write to a leaf looks at beside its entries: where the next one goes, and the keys that bound it.
-    fn bring_bounds(&self, node: &Node<'_>) {
-        node.leaf().prefetch_room();
-        let bounds = [node.low(), node.high()].into_iter();
-        let bounds = bounds.filter_map(|bound| self.heap.at(bound)?.first());
-        bounds.for_each(prefetch);
-    }
-
-    /// Adds the leaf of each key, or a leaf to the left of it.
-    fn descend_many<'t, K: AsRef<[u8]>>(&'t self, keys: &[K], all: &mut Vec<Seen<'t>>) -> Result<(), Again> {
-        let first = all.len();
-        let root = self.node(self.root.load(Ordering::Acquire));
-        let root = root.ok_or(Again)?.seen();
-        all.resize(first + keys.len(), root);
-        let ways = all.get_mut(first..).unwrap_or_default();
-        let mut next = [(root.node, 0); SIDE_BY_SIDE];
+        ways.fill(root.and_then(&see));
+        let mut next = [None; SIDE_BY_SIDE];
         let next = next.get_mut(..keys.len()).unwrap_or_default();
         let mut places = [None; SIDE_BY_SIDE];
+        let above = |way: &Option<Seen<'t>>| way.filter(|seen| seen.node.level() > 0);
         // Leaves are equally deep: all ways are as long, but for nodes that were split a moment ago.
-        while ways.iter().any(|seen| seen.node.level() > 0) {
-            for ((key, seen), place) in keys.iter().zip(&*ways).zip(&mut places) {
-                if seen.node.level() > 0 {
-                    *place = self.place(seen, key.as_ref());
+        while ways.iter().any(|way| above(way).is_some()) {
+            for ((key, way), place) in keys.iter().zip(&*ways).zip(&mut places) {
+                if let Some(seen) = above(way) {
+                    *place = self.place(&seen, key.as_ref());
                     place.iter().for_each(|at| seen.node.inner().prefetch_child(*at));
                 }
             }
-            for ((seen, place), next) in ways.iter().zip(places).zip(&mut *next) {
-                if seen.node.level() > 0 {
-                    let (named, below) = Tree::named(seen, place).ok_or(Again)?;
-                    *next = (self.node(named).ok_or(Again)?, below);
-                }
+            for ((way, place), next) in ways.iter().zip(places).zip(&mut *next) {
+                let named = above(way).and_then(|seen| Tree::named(&seen, place));
+                *next = named.and_then(|(id, below)| Some((self.node(id)?, below)));
             }
-            bring_each(next.iter().map(|(node, _)| node));
-            for (seen, (next, below)) in ways.iter_mut().zip(&*next) {
-                if seen.node.level() > 0 {
-                    *seen = Tree::arrive(*seen, *next)?.named_below(*below);
+            bring_each(next.iter().flatten().map(|(node, _)| node));
+            for (way, next) in ways.iter_mut().zip(&*next) {
+                if let Some(seen) = above(way) {
+                    let arrived =
+                        next.and_then(|(to, below)| Some(Tree::arrive(seen, to, &see)?.named_below(below)));
+                    *way = arrived;
                 }
             }
         }
         for (key, seen) in keys.iter().zip(&*ways) {
-            seen.node.leaf().prefetch_entry(key.as_ref());
+            if let Some(seen) = seen {
+                seen.node.leaf().prefetch_entry(key.as_ref());
+            }
         }
-        Ok(())
     }
 
     /// The same where leaves change all the time: writers wait.
@@ -182,7 +143,7 @@ impl Tree {
         reader.begin();
         let mut held = Held::default();
         for (at, key) in sorted {
-            let leaf = self.hold(&mut held, key, None).leaf();
+            let leaf = self.hold(&mut held, key, Near::default()).leaf();
             let found = leaf.find_within(&self.heap, key).ok();
             reader.read(at, found.and_then(|place| leaf.cell(&self.heap, place)).as_ref());
         }

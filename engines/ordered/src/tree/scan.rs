@@ -7,6 +7,7 @@ use millpond_prefetch::prefetch;
 use super::cell::Content;
 use super::heap::Heap;
 use super::held::Held;
+use super::many::Near;
 use super::node::{Node, Seen};
 use super::page::{Borrowed, Copied, Order, Pages, Wanted};
 use super::schedule::pause;
@@ -129,7 +130,7 @@ impl Tree {
         let mut wanted = span.wanted(Order::Ascending, (Some(span.start), span.end));
         let (mut held, mut key) = (Held::default(), Some(span.start.to_vec()));
         while let Some(from) = key {
-            let leaf = self.hold(&mut held, &from, None).leaf();
+            let leaf = self.hold(&mut held, &from, Near::default()).leaf();
             let is_enough = pages.copy(leaf, &self.heap, &wanted);
             wanted.from = None;
             key = pages
@@ -247,7 +248,7 @@ impl Tree {
         pages.clear();
         let (mut held, mut key) = (Held::default(), Some(first.to_vec()));
         while let Some(from) = key {
-            let leaf = self.hold(&mut held, &from, None);
+            let leaf = self.hold(&mut held, &from, Near::default());
             key = leaf.high_key(&self.heap).filter(|high| span.has_more_from(high));
         }
         let wanted = span.wanted(Order::Descending, (Some(span.start), span.end));

@@ -130,7 +130,7 @@ fn run(steps: &[(Vec<u8>, u8, usize)]) {
         let value = vec![version as u8; *len];
         match kind {
             0..6 => {
-                let found = tree.put(content(key, &value, version));
+                let found = tree.put(content(key, &value, version), Near::default());
                 let expected = model.insert(key.clone(), (value, version));
                 assert_eq!(found, expected.map(|entry| before(key, entry)));
             }
@@ -195,7 +195,7 @@ fn keys_that_begin_otherwise_than_all_others_are_found_before_and_behind_them() 
     let mut version = 0;
     let mut put = |tree: &Tree, model: &mut BTreeMap<_, _>, key: &[u8]| {
         version += 1;
-        tree.put(content(key, b"value", version));
+        tree.put(content(key, b"value", version), Near::default());
         model.insert(key.to_vec(), (b"value".to_vec(), version));
     };
     // The second time the others are there first, and the third time they go while those around them stay.
@@ -235,7 +235,7 @@ fn it_shrinks_where_keys_go_in_order() {
     let tree = Tree::new();
     let key = |number: u64| format!("event/{number:012}").into_bytes();
     for number in 0..200_000 {
-        tree.put(content(&key(number), b"value", number + 1));
+        tree.put(content(&key(number), b"value", number + 1), Near::default());
         if number >= 5000 {
             assert!(tree.remove(&key(number - 5000)).is_some());
         }
@@ -263,7 +263,7 @@ fn threads_that_write_and_read_lose_nothing() {
                     if number % 3 == 0 {
                         assert_eq!(tree.remove(&key).is_some(), model.remove(&key).is_some());
                     } else {
-                        tree.put(content(&key, &number.to_le_bytes(), number));
+                        tree.put(content(&key, &number.to_le_bytes(), number), Near::default());
                         model.insert(key.clone(), number);
                     }
                     let older = key_of(thread, number / 2);
@@ -297,13 +297,13 @@ fn a_few_keys_are_written_and_read_by_two_threads() {
             scope.spawn(move || {
                 for number in (thread..120).step_by(2) {
                     let version = number + 1;
-                    tree.put(content(&key(number), &[7; 20], version));
+                    tree.put(content(&key(number), &[7; 20], version), Near::default());
                     if let Some(before) = number.checked_sub(2) {
                         assert!(found(tree, &key(before)).is_some());
                     }
                     if number % 3 == 0 {
                         assert!(tree.remove(&key(number)).is_some());
-                        tree.put(content(&key(number), b"again", version));
+                        tree.put(content(&key(number), b"again", version), Near::default());
                     }
                     let (value, version) = found(tree, &key(number)).unwrap();
                     model.lock().unwrap().insert(key(number), (value, version));
@@ -433,10 +433,13 @@ fn memory_is_about_what_is_said() {
             let mut key = rand::RngExt::random::<u64>(&mut random).to_be_bytes().to_vec();
             key.resize(key_len, 7);
             let value = vec![1; value_len];
-            tree.put(Content {
-                is_list: false,
-                ..content(&key, &value, number + 1)
-            });
+            tree.put(
+                Content {
+                    is_list: false,
+                    ..content(&key, &value, number + 1)
+                },
+                Near::default(),
+            );
         }
         // A third of them expires.
         let said = count * (key_len + value_len) as u64 + count * (crate::index::ENTRY_OVERHEAD_BYTES + 3);

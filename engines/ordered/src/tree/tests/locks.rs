@@ -18,7 +18,7 @@ fn number(number: u64) -> Vec<u8> {
 fn of(count: u64) -> Tree {
     let tree = Tree::new();
     for at in 0..count {
-        tree.put(content(&number(at), &[1; 40], at + 1));
+        tree.put(content(&number(at), &[1; 40], at + 1), Near::default());
     }
     tree
 }
@@ -69,10 +69,10 @@ fn two_who_hold_leaves_never_wait_for_each_other() {
         std::thread::spawn(move || {
             let mut held = Held::default();
             let [here, there] = keys;
-            tree.hold(&mut held, &here, None);
+            tree.hold(&mut held, &here, Near::default());
             holds.send(()).unwrap();
             barrier.wait();
-            tree.hold(&mut held, &there, None);
+            tree.hold(&mut held, &there, Near::default());
             held.nodes.iter().for_each(|node| node.unlock_unchanged());
             done.send(()).unwrap();
         });

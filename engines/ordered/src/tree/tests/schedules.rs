@@ -23,7 +23,7 @@ fn key(number: u64) -> Vec<u8> {
 fn of_even(end: u64) -> Arc<Tree> {
     let tree = Tree::new();
     for number in (0..end).step_by(2) {
-        tree.put(content(&key(number), &[1; 30], 1));
+        tree.put(content(&key(number), &[1; 30], 1), Near::default());
     }
     Arc::new(tree)
 }
@@ -44,7 +44,10 @@ fn keys_are_found_while_leaves_are_split() {
         let writers = [1, 21].map(|from| {
             spawn(&tree, move |tree| {
                 for number in (from..from + 20).step_by(2) {
-                    assert!(tree.put(content(&key(number), &[2; 60], 2)).is_none());
+                    assert!(
+                        tree.put(content(&key(number), &[2; 60], 2), Near::default())
+                            .is_none()
+                    );
                     assert_eq!(found(tree, &key(number)).map(|(_, version)| version), Some(2));
                 }
             })
