@@ -242,7 +242,7 @@ impl Index {
         self.bytes.sum()
     }
 
-    /// Memory that the tree has in use.
+    /// Memory that the tree has taken.
     pub fn tree_bytes(&self) -> u64 {
         self.tree.bytes()
     }

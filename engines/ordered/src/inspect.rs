@@ -58,7 +58,7 @@ impl Store {
         self.handle.index.expiring()
     }
 
-    /// Memory that the store's tree has in use, with the room in its leaves.
+    /// Memory that the store's tree has taken, with what is free in it for entries to come.
     pub fn tree_bytes(&self) -> u64 {
         self.handle.index.tree_bytes()
     }

@@ -75,7 +75,7 @@ impl Store {
         ),
         Metric::gauge(
             "millpond_store_memory_bytes",
-            "Memory that the store's tree has in use, with the room in its leaves.",
+            "Memory that the store's tree has taken, with what is free in it for entries to come.",
             |store: &Store| store.handle.index.tree_bytes() as f64,
         ),
         Metric::gauge(

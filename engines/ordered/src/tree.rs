@@ -8,6 +8,7 @@
 
 mod cell;
 mod draw;
+mod free;
 mod heap;
 mod held;
 mod inner;
@@ -67,12 +68,6 @@ struct Spare {
     dead: Vec<u64>,
 }
 
-impl Spare {
-    fn in_use(&self) -> u64 {
-        self.next - self.dead.len() as u64
-    }
-}
-
 /// Times that several leaves are read anew before they are locked.
 const TRIES: usize = 16;
 
@@ -105,10 +100,11 @@ impl Tree {
         self.len.sum()
     }
 
+    /// Memory that it has touched: what is in use, and what is free for entries to come.
     pub fn bytes(&self) -> u64 {
-        let inners = locked(&self.spare_inners).in_use() * INNER_WORDS as u64;
-        let leaves = locked(&self.spare_leaves).in_use() * LEAF_WORDS as u64;
-        (inners + leaves + self.heap.used_words()) * 8
+        let inners = locked(&self.spare_inners).next * INNER_WORDS as u64;
+        let leaves = locked(&self.spare_leaves).next * LEAF_WORDS as u64;
+        (inners + leaves + self.heap.taken_words()) * 8
     }
 
     #[inline(always)]

@@ -37,7 +37,7 @@ schema! {
         entries: UInt,
         /// Of the store: memory that its entries take, as `memory_bytes_max` counts it.
         entry_bytes: UInt,
-        /// Of the store: memory that it has in use, with the room in its leaves.
+        /// Of the store: memory that it has taken, with what is free in it for entries to come.
         memory_bytes: UInt,
         /// Of the store: what its entries may take; absent where there is no limit.
         memory_bytes_max: Optional<UInt>,

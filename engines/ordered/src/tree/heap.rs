@@ -1,11 +1,13 @@
-//! Runs of words for keys and values: given out, taken back, and given out again by their length.
+//! Runs of words for keys and values: given out, taken back, and given out again.
 //!
-//! It never reads what stands in them: a reader may still be at one that was taken back, and must find out by itself. Invariant: two runs
-//! that are in use never overlap, and 0 is the address of none.
+//! Threads keep some of the runs that were taken back, by their length; the others join the free runs beside them (`free`), so that memory of one
+//! length becomes memory of another. It never reads what stands in a run: a reader may still be at one that was taken back, and must find out by
+//! itself. Invariant: two runs that are in use never overlap, and 0 is the address of none.
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use super::free::Free;
 use super::words::Words;
 use crate::counter::thread_number;
 
@@ -19,19 +21,32 @@ const CLASSES: usize = EXACT + 1 + (1 << STEPS_BITS) * 24;
 /// Words that a thread takes at a time for its short runs.
 const SPAN: u64 = 512;
 const SHARDS: usize = 8;
+/// Words of runs that a thread keeps for itself at most: 512 KiB.
+const KEPT_MAX: u64 = 1 << 16;
+/// Runs that it gives away at a time: nobody waits for more.
+const GIVEN_AT_ONCE: usize = 16;
 
 pub(super) struct Heap {
     memory: Memory,
-    next: Mutex<u64>,
+    common: Mutex<Common>,
     shards: [Mutex<Shard>; SHARDS],
+}
+
+/// What threads take from when they have no run of a length themselves.
+struct Common {
+    /// No word from here on was given out.
+    next: u64,
+    free: Free,
 }
 
 struct Shard {
     /// For each class the run that was taken back last, whose first word has the one before.
-    free: Box<[u64]>,
+    kept: Box<[u64]>,
+    /// Words of these.
+    kept_words: u64,
+    /// The class whose runs go to all threads next.
+    given: usize,
     span: (u64, u64),
-    /// Words of runs that were taken and not given back, by this thread. It goes around: a run may be given back by another.
-    used: u64,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -46,21 +61,40 @@ fn class(len: usize) -> (usize, u64) {
     let bits = (len - 1).ilog2();
     let step_bits = bits - STEPS_BITS;
     let steps = ((len - 1) >> step_bits) + 1 - (1 << STEPS_BITS);
-    let words = ((1 << STEPS_BITS) + steps) << step_bits;
-    let class = EXACT + ((bits - EXACT.ilog2()) as usize) * (1 << STEPS_BITS) + steps;
-    (class, words as u64)
+    (class_of(bits, steps), words_of(bits, steps))
+}
+
+fn class_of(bits: u32, steps: usize) -> usize {
+    EXACT + ((bits - EXACT.ilog2()) as usize) * (1 << STEPS_BITS) + steps
+}
+
+fn words_of(bits: u32, steps: usize) -> u64 {
+    (((1 << STEPS_BITS) + steps) << (bits - STEPS_BITS)) as u64
+}
+
+/// The words that runs of a class have.
+fn words_of_class(class: usize) -> u64 {
+    let Some(behind) = class.checked_sub(EXACT + 1) else {
+        return class as u64;
+    };
+    let bits = EXACT.ilog2() + (behind >> STEPS_BITS) as u32;
+    words_of(bits, (behind & ((1 << STEPS_BITS) - 1)) + 1)
 }
 
 impl Heap {
     pub(super) fn new() -> Heap {
         Heap {
             memory: Memory::new(),
-            next: Mutex::new(1),
+            common: Mutex::new(Common {
+                next: 1,
+                free: Free::default(),
+            }),
             shards: std::array::from_fn(|_| {
                 Mutex::new(Shard {
-                    free: vec![0; CLASSES].into(),
+                    kept: vec![0; CLASSES].into(),
+                    kept_words: 0,
+                    given: 0,
                     span: (0, 0),
-                    used: 0,
                 })
             }),
         }
@@ -77,24 +111,20 @@ impl Heap {
         self.shards.get(of_thread).unwrap_or(first)
     }
 
-    /// Words that are in use.
-    pub(super) fn used_words(&self) -> u64 {
-        let shards = self.shards.iter();
-        let sum = shards.fold(0, |sum: u64, shard| sum.wrapping_add(locked(shard).used));
-        // Shards are read one behind the other.
-        sum.cast_signed().max(0).cast_unsigned()
+    /// Words that were given out once, whether they are in use or free.
+    pub(super) fn taken_words(&self) -> u64 {
+        locked(&self.common).next
     }
 
     /// A run of at least `len` words. What a reader that is late finds in it, it will know to be of another.
     pub(super) fn take(&self, len: usize) -> u64 {
         let (class, words) = class(len);
-        let own = thread_number() % SHARDS;
         let at = {
-            let mut shard = locked(self.shard(own));
-            shard.used = shard.used.wrapping_add(words);
-            match self.popped(&mut shard, class) {
+            let mut shard = locked(self.shard(thread_number() % SHARDS));
+            match self.popped(&mut shard, class, words) {
                 Some(at) => at,
-                None => self.cut(&mut shard, own, (class, words)),
+                None if words <= EXACT as u64 => self.cut(&mut shard, words),
+                None => self.take_common(words),
             }
         };
         // What is written from here on is behind what took the run from its last owner.
@@ -102,28 +132,22 @@ impl Heap {
         at
     }
 
-    fn popped(&self, shard: &mut Shard, class: usize) -> Option<u64> {
-        let head = shard.free.get_mut(class).filter(|head| **head != 0)?;
+    fn popped(&self, shard: &mut Shard, class: usize, words: u64) -> Option<u64> {
+        let head = shard.kept.get_mut(class).filter(|head| **head != 0)?;
         let at = *head;
         *head = self.memory.from(at)?.first()?.load(Ordering::Relaxed);
+        shard.kept_words -= words;
         Some(at)
     }
 
-    /// A run that another thread gave back, or new words: short runs are cut from those that the thread has taken at a time.
-    fn cut(&self, shard: &mut Shard, own: usize, (class, words): (usize, u64)) -> u64 {
+    /// A short run, cut from words that the thread takes at a time.
+    fn cut(&self, shard: &mut Shard, words: u64) -> u64 {
         let (begin, end) = shard.span;
-        let is_short = words <= EXACT as u64;
-        if !is_short || end - begin < words {
-            if let Some(at) = self.of_others(own, class) {
-                return at;
-            }
-            if !is_short {
-                return self.bump(words);
-            }
+        if end - begin < words {
             if end > begin {
-                self.push(shard, begin, (end - begin) as usize);
+                self.keep(shard, begin, (end - begin) as usize);
             }
-            let begin = self.bump(SPAN);
+            let begin = self.take_common(SPAN);
             shard.span = (begin, begin + SPAN);
         }
         let at = shard.span.0;
@@ -131,32 +155,56 @@ impl Heap {
         at
     }
 
-    fn of_others(&self, own: usize, class: usize) -> Option<u64> {
-        let others = self.shards.iter().enumerate().filter(|(at, _)| *at != own);
-        others
-            .filter_map(|(_, shard)| shard.try_lock().ok())
-            .find_map(|mut shard| self.popped(&mut shard, class))
-    }
-
-    fn bump(&self, words: u64) -> u64 {
-        let mut next = locked(&self.next);
-        let mut at = *next;
+    /// The least of the free runs that are long enough, or new words.
+    fn take_common(&self, words: u64) -> u64 {
+        let mut common = locked(&self.common);
+        if let Some(at) = common.free.take(words) {
+            return at;
+        }
+        let mut at = common.next;
         while Memory::left(at) < words {
-            at += Memory::left(at);
+            let left = Memory::left(at);
+            self.memory.make(at);
+            common.free.give(at, left, Memory::left);
+            at += left;
         }
         self.memory.make(at);
-        *next = at + words;
+        common.next = at + words;
         at
     }
 
-    fn push(&self, shard: &mut Shard, at: u64, words: usize) {
+    /// Keeps a run of the words of a class for the thread.
+    fn keep(&self, shard: &mut Shard, at: u64, words: usize) {
         let (class, _) = class(words);
         if let (Some(head), Some(word)) = (
-            shard.free.get_mut(class),
+            shard.kept.get_mut(class),
             self.memory.from(at).and_then(|words| words.first()),
         ) {
             word.store(*head, Ordering::Relaxed);
             *head = at;
+            shard.kept_words += words as u64;
+        }
+        if shard.kept_words > KEPT_MAX {
+            self.give_common(shard);
+        }
+    }
+
+    /// Gives all threads some of what one has kept, one length after the other.
+    fn give_common(&self, shard: &mut Shard) {
+        let mut common = locked(&self.common);
+        let (mut given, mut empty) = (0, 0);
+        while given < GIVEN_AT_ONCE && empty < CLASSES {
+            let words = words_of_class(shard.given);
+            match self.popped(shard, shard.given, words) {
+                Some(at) => {
+                    common.free.give(at, words, Memory::left);
+                    given += 1;
+                }
+                None => {
+                    shard.given = (shard.given + 1) % CLASSES;
+                    empty += 1;
+                }
+            }
         }
     }
 
@@ -166,7 +214,54 @@ impl Heap {
         // Who finds the next run's address where this one's bytes were finds the node changed that named it.
         fence(Ordering::Release);
         let mut shard = locked(self.shard(thread_number() % SHARDS));
-        shard.used = shard.used.wrapping_sub(words);
-        self.push(&mut shard, at, words as usize);
+        self.keep(&mut shard, at, words as usize);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand::rngs::StdRng;
+    use rand::{RngExt as _, SeedableRng as _};
+
+    #[test]
+    fn classes_have_the_words_that_their_number_says() {
+        for len in 1..100_000 {
+            let (class, words) = class(len);
+            assert!(words >= len as u64 && words <= (len + len / 16 + 1) as u64);
+            assert_eq!(words_of_class(class), words);
+        }
+    }
+
+    #[test]
+    fn runs_in_use_never_overlap_and_drifting_lengths_take_no_more_memory() {
+        let (heap, mut random) = (Heap::new(), StdRng::seed_from_u64(1));
+        let (mut live, mut words) = (std::collections::VecDeque::new(), 0);
+        let most = 1 << 20;
+        for round in 0..60 {
+            // From 10 words to 3,000.
+            let len = (10.0 * 1.1_f64.powi(round)) as usize;
+            let mut written = 0;
+            while written < most {
+                let len = random.random_range(len..=len + len / 8);
+                let at = heap.take(len);
+                for word in heap.at(at).into_iter().flatten().take(len) {
+                    assert_eq!(word.swap(at, Ordering::Relaxed) & 1 << 63, 0, "it is in use");
+                    word.fetch_or(1 << 63, Ordering::Relaxed);
+                }
+                live.push_back((at, len));
+                (words, written) = (words + len, written + len);
+                while words > most {
+                    let (at, len) = live.pop_front().unwrap_or_default();
+                    for word in heap.at(at).into_iter().flatten().take(len) {
+                        assert_eq!(word.swap(0, Ordering::Relaxed), 1 << 63 | at, "another wrote it");
+                    }
+                    heap.give(at, len);
+                    words -= len;
+                }
+            }
+        }
+        let ratio = heap.taken_words() as f64 / most as f64;
+        assert!(ratio < 2.5, "{ratio} times as much as was in use at most");
     }
 }
