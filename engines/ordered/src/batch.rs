@@ -17,6 +17,8 @@ const LIST_BYTES: usize = size_of::<u32>();
 pub(crate) const NUMBER_BYTES_MAX: usize = "-9223372036854775808".len();
 /// What an operation counts as beside its bytes: no record has more of it.
 const OPERATION_BYTES: usize = 32;
+/// The most items of lists that one batch reads: an answer with more has more values than readers take.
+pub const BATCH_ITEMS_MAX: usize = 512 << 10;
 /// The most items of one append.
 pub const ITEMS_MAX: usize = 64 << 10;
 

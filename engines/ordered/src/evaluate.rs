@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use crate::batch::{Batch, Effect, Operation};
+use crate::batch::{BATCH_ITEMS_MAX, Batch, Effect, Operation};
 use crate::change::{Edit, Held};
 use crate::decimal::{DECIMAL_BYTES_MAX, Decimal};
 use crate::error::{WriteError, WrongKind, at_most};
@@ -47,6 +47,8 @@ pub(crate) struct Evaluation<'e> {
     met_group: bool,
     /// Of the batch, beside values that were there.
     batch_bytes: usize,
+    /// Items of lists.
+    items_read: usize,
     /// Where the key of the operation is.
     near: Near<'e>,
     /// Whether it copies more than it may.
@@ -62,6 +64,7 @@ impl<'e> Evaluation<'e> {
             own: HashMap::with_capacity(batch.operations.len().min(OWN_AT_FIRST)),
             met_group: false,
             batch_bytes: batch.bytes(),
+            items_read: 0,
             near: Near::default(),
             copies_much: false,
         };
@@ -397,7 +400,14 @@ impl<'e> Evaluation<'e> {
             Err(bytes) => *bytes,
         };
         self.count_read(bytes)?;
-        Ok(found.unwrap_or_default())
+        let found = found.unwrap_or_default();
+        self.items_read += found.len();
+        at_most(
+            "items of lists that the batch reads",
+            self.items_read,
+            BATCH_ITEMS_MAX,
+        )?;
+        Ok(found)
     }
 
     fn trim(

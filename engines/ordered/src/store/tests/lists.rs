@@ -197,6 +197,45 @@ fn items_count_as_bytes_that_are_read() {
     );
 }
 
+#[test]
+fn a_batch_that_reads_more_items_than_an_answer_has_changes_nothing() {
+    let store = Store::in_memory(Options::default());
+    let items = vec![Vec::new(); 60_000];
+    for _ in 0..4 {
+        let appended = Operation::Append {
+            key: b"l".to_vec(),
+            items: items.clone(),
+            keep: None,
+            ttl_ms: None,
+        };
+        store.write_wait(Batch::of(vec![appended])).unwrap();
+    }
+    let read = |times: usize| {
+        let items = Operation::Items {
+            key: b"l".to_vec(),
+            start: 0,
+            stop: -1,
+        };
+        let increment = Operation::Increment {
+            key: b"n".to_vec(),
+            by: 1,
+            ttl_ms: None,
+        };
+        let mut operations = vec![increment];
+        operations.extend(vec![items; times]);
+        store.write_wait(Batch::of(operations))
+    };
+    read(2).unwrap();
+    let error = read(3).unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .contains("items of lists that the batch reads: 720000"),
+        "{error}"
+    );
+    assert_eq!(store.get(b"n").unwrap().value, b"1");
+}
+
 /// Callers that append at once: nobody's item is lost, and each list is whole whenever it is read.
 #[test]
 fn items_of_many_callers_are_all_there() {
