@@ -151,6 +151,8 @@ pub struct Shipment {
     pub skipped: u64,
     /// Of a piece: bytes of its record behind it.
     pub rest: u64,
+    /// The leader's time, in milliseconds of Unix time.
+    pub now_ms: u64,
 }
 
 /// How far a follower is behind its leader, as far as it knows.

@@ -47,5 +47,7 @@ schema! {
         skipped: Optional<UInt>,
         /// Of a piece: bytes of its record behind it.
         rest: Optional<UInt>,
+        /// The leader's time, in milliseconds of Unix time: what has expired there has at its followers.
+        now_ms: UInt,
     }
 }

@@ -197,6 +197,8 @@ impl Committer {
         let has_checkpoint = self.checkpoints.has_one();
         let log = self.log.as_mut().ok_or(FollowError::Closed)?;
         let history = next_history(log, shipment, has_checkpoint)?;
+        // What had expired there has here, also once it leads.
+        self.index.clock().observe(shipment.now_ms);
         if shipment.bytes.is_empty() {
             return Ok(*lock(&replication.position));
         }

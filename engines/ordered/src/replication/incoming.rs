@@ -337,6 +337,7 @@ impl Piece {
             bytes: self.bytes.clone(),
             skipped: self.skipped,
             rest: self.rest,
+            now_ms: 0,
         }
     }
 }

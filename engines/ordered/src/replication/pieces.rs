@@ -87,6 +87,7 @@ mod tests {
             bytes: bytes.to_vec(),
             skipped,
             rest,
+            now_ms: 0,
         }
     }
 

@@ -1,21 +1,25 @@
 //! A leader's part: the records behind a follower's position, from the files of its log, when there are some.
 //!
-//! A thread of its own reads and answers; it begins with the first question. The log thread wakes it, and waits for nothing. Invariant:
-//! a follower gets records only where its last one is this log's own, as far as the log still tells.
+//! A thread of its own reads and answers; it begins with the first question. The log thread wakes it, and waits for nothing. Where a follower's place in
+//! a file is not known, another thread looks for it (`place`), as that may take as long as reading the file does. Invariant: a follower gets records
+//! only where its last one is this log's own, as far as the log still tells.
+
+mod place;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millpond_wal::{History, Mark, Tail, Taken};
+use millpond_wal::{Clock, History, Mark, Tail, Taken};
 
 use super::follow::WAIT_MAX;
 use super::{NotLeader, Position, Replication, Role, Shipment, lock};
 use crate::checkpoint::keeper::Meet;
-use crate::record::FORMAT;
 use crate::{Error, Store};
+use place::Places;
 
 /// Followers that are known at a time.
 const FOLLOWERS_MAX: usize = 64;
@@ -101,8 +105,22 @@ struct State {
     waiting: Vec<Waiting>,
     /// What each follower has, and when it said so.
     followers: BTreeMap<String, (u64, Instant)>,
+    /// Questions whose place was looked for.
+    placed: Vec<Placed>,
     is_started: bool,
     is_stopped: bool,
+}
+
+/// A question, and its place in the log, where the log has that.
+type Placed = (Waiting, Result<Option<Tail>, Error>);
+
+/// What becomes of a question.
+enum Served {
+    /// It waits for more records.
+    Waits,
+    /// Where its records are is to be looked for.
+    Unplaced,
+    Answer(Shipment),
 }
 
 #[derive(Default)]
@@ -172,8 +190,9 @@ impl Store {
         state.waiting.push(waiting);
         if !state.is_started {
             let (serves, meet) = (Arc::clone(shared), self.handle.meet.clone());
+            let index = Arc::clone(&self.handle.index);
             let thread = thread::Builder::new().name("ordered-ship".into());
-            match thread.spawn(move || serves.ship(meet.as_deref())) {
+            match thread.spawn(move || serves.ship(meet.as_deref(), index.clock())) {
                 Ok(_) => state.is_started = true,
                 Err(error) => {
                     let waiting = std::mem::take(&mut state.waiting);
@@ -208,13 +227,34 @@ impl Store {
 
 impl Replication {
     /// Answers questions until the store is closed.
-    fn ship(&self, meet: Option<&Meet>) {
-        let mut tails = BTreeMap::new();
-        while let Some(ready) = self.ready() {
+    fn ship(self: &Arc<Replication>, meet: Option<&Meet>, clock: &Clock) {
+        let mut places = Places::default();
+        let (seek, sought) = sync_channel(FOLLOWERS_MAX);
+        let shared = Arc::clone(self);
+        let thread = thread::Builder::new().name("ordered-place".into());
+        // Without it `seek` fails, and the question with it.
+        let _ = thread.spawn(move || shared.place(&sought));
+        while let Some(mut ready) = self.ready() {
+            for (waiting, found) in std::mem::take(&mut lock(&self.shipping.state).placed) {
+                let follower = &waiting.pull.follower;
+                places.sought.remove(follower);
+                let found = found.map_err(|error| PullError::Storage(Arc::new(error)));
+                match found.and_then(|tail| tail.ok_or(PullError::Gone(waiting.pull.position.sequence))) {
+                    Ok(tail) => {
+                        places.tails.insert(follower.clone(), tail);
+                        ready.push(waiting);
+                    }
+                    Err(error) => (waiting.done)(Err(error)),
+                }
+            }
             for waiting in ready {
-                match self.serve(&waiting, meet, &mut tails) {
-                    Ok(None) => self.wait_on(waiting),
-                    Ok(Some(shipment)) => (waiting.done)(Ok(shipment)),
+                match self.serve(&waiting, meet, &mut places.tails) {
+                    Ok(Served::Waits) => self.wait_on(waiting),
+                    Ok(Served::Unplaced) => self.seek(waiting, &seek, &mut places.sought),
+                    Ok(Served::Answer(shipment)) => {
+                        let now_ms = clock.now_ms();
+                        (waiting.done)(Ok(Shipment { now_ms, ..shipment }));
+                    }
                     Err(error) => (waiting.done)(Err(error)),
                 }
             }
@@ -225,11 +265,34 @@ impl Replication {
                     .get(name)
                     .is_some_and(|(_, at)| at.elapsed() < FORGOTTEN)
             };
-            tails.retain(|name, _| asks(name));
+            places.tails.retain(|name, _| asks(name));
         }
-        let left = std::mem::take(&mut lock(&self.shipping.state).waiting);
+        let mut state = lock(&self.shipping.state);
+        let placed = std::mem::take(&mut state.placed)
+            .into_iter()
+            .map(|(waiting, _)| waiting);
+        let left: Vec<Waiting> = std::mem::take(&mut state.waiting)
+            .into_iter()
+            .chain(placed)
+            .collect();
+        drop(state);
         for waiting in left {
             (waiting.done)(Err(PullError::Closed));
+        }
+    }
+
+    /// No records.
+    fn nothing(&self, ours: &Position) -> Shipment {
+        let last = self.offered.load(Ordering::SeqCst);
+        Shipment {
+            history: ours.history,
+            epoch: ours.epoch,
+            first: last + 1,
+            last,
+            bytes: Vec::new(),
+            skipped: 0,
+            rest: 0,
+            now_ms: 0,
         }
     }
 
@@ -279,7 +342,7 @@ impl Replication {
                     false => state.waiting.push(waiting),
                 }
             }
-            if !ready.is_empty() {
+            if !ready.is_empty() || !state.placed.is_empty() {
                 self.shipping.is_waiting.store(false, Ordering::SeqCst);
                 return Some(ready);
             }
@@ -300,7 +363,7 @@ impl Replication {
         waiting: &Waiting,
         meet: Option<&Meet>,
         tails: &mut BTreeMap<String, Tail>,
-    ) -> Result<Option<Shipment>, PullError> {
+    ) -> Result<Served, PullError> {
         let pull = &waiting.pull;
         let (has, last) = (pull.position, self.offered.load(Ordering::SeqCst));
         let ours = *lock(&self.position);
@@ -325,22 +388,9 @@ impl Replication {
             );
             return Err(PullError::Diverged(why));
         }
-        let nothing = Shipment {
-            history: ours.history,
-            epoch: ours.epoch,
-            first: last + 1,
-            last,
-            bytes: Vec::new(),
-            skipped: 0,
-            rest: 0,
-        };
-        let failed = |error| PullError::Storage(Arc::new(error));
-        let mut tail = match tails.remove(&pull.follower) {
-            Some(tail) if tail.next_sequence() == has.sequence + 1 => tail,
-            _ => {
-                let tail = Tail::behind(&FORMAT, &self.dir, has.sequence).map_err(failed)?;
-                tail.ok_or(PullError::Gone(has.sequence))?
-            }
+        let known = tails.remove(&pull.follower);
+        let Some(mut tail) = known.filter(|tail| tail.next_sequence() == has.sequence + 1) else {
+            return Ok(Served::Unplaced);
         };
         compare(&has, &tail, is_ours)?;
         if is_ours {
@@ -351,9 +401,13 @@ impl Replication {
         }
         if has.sequence == last {
             tails.insert(pull.follower.clone(), tail);
-            return Ok((waiting.until <= Instant::now()).then_some(nothing));
+            return Ok(match waiting.until <= Instant::now() {
+                true => Served::Answer(self.nothing(&ours)),
+                false => Served::Waits,
+            });
         }
-        let taken = tail.take(last, has.partial, pull.bytes_max).map_err(failed)?;
+        let taken = tail.take(last, has.partial, pull.bytes_max);
+        let taken = taken.map_err(|error| PullError::Storage(Arc::new(error)))?;
         let taken = taken.ok_or(PullError::Gone(has.sequence))?;
         let next = taken.history.map_or(1, |history| history.epoch);
         if is_ours && next < has.epoch && has.sequence > 0 {
@@ -364,7 +418,7 @@ impl Replication {
             return Err(PullError::Diverged(why));
         }
         tails.insert(pull.follower.clone(), tail);
-        Ok(Some(shipment(taken, &ours, last)))
+        Ok(Served::Answer(shipment(taken, &ours, last)))
     }
 }
 
@@ -382,6 +436,7 @@ fn shipment(taken: Taken, ours: &Position, last: u64) -> Shipment {
         bytes: taken.bytes,
         skipped: taken.skipped,
         rest: taken.rest,
+        now_ms: 0,
     }
 }
 

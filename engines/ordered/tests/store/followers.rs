@@ -485,6 +485,27 @@ fn what_expires_goes_by_the_leaders_log_alone() {
 }
 
 #[test]
+fn a_promoted_follower_shows_nothing_that_had_expired_by_its_leaders_clock() {
+    let parent = tempfile::tempdir().unwrap();
+    let (leader, follower) = followed(parent.path(), 1);
+    let lasting = Put {
+        ttl_ms: Some(3_600_000),
+        ..one("short", "v")
+    };
+    leader.write_wait(lasting).unwrap();
+    ship_all(&leader, &follower);
+    assert!(follower.get(b"short").is_some());
+    // The leader's clock is two hours ahead, and it dies before it says what that removes.
+    let mut nothing = pull(&leader, follower.position().unwrap()).unwrap();
+    assert!(nothing.bytes.is_empty() && nothing.now_ms > 0);
+    nothing.now_ms += 2 * 3_600_000;
+    follower.follow(nothing).unwrap();
+    assert!(follower.get(b"short").is_none());
+    follower.promote().unwrap();
+    assert!(follower.get(b"short").is_none());
+}
+
+#[test]
 fn a_follower_says_that_it_is_behind_until_it_has_what_its_leader_said() {
     let parent = tempfile::tempdir().unwrap();
     let leader = open(&parent.path().join("a"), None);
