@@ -184,6 +184,7 @@ fn served(engines: &Catalog) -> [Info; 4] {
     });
     let stores = engines.stores.iter().map(|(name, store)| {
         let mut infos = counts(Store::METRICS, store);
+        infos.extend(counts(Store::REPLICATION_METRICS, store));
         infos.push(text("durability", store.durability().as_str()));
         group(name, infos)
     });

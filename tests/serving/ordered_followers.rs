@@ -1,6 +1,7 @@
 //! Ordered stores that follow another server's: two servers over sockets, restarted, promoted and fenced.
 
 use super::plugin::wait_for_log;
+use super::resp::Redis;
 use crate::harness::{Millpond, millpond};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -227,6 +228,34 @@ fn refuses_who_knows_of_the_promotion(old: &Millpond, promoted: &Millpond) {
     assert_eq!(answered, [200, 200]);
     assert!(has(old, "k0") && !has(old, "late"));
     assert_eq!(replication(old)["role"], json!("leader"));
+}
+
+#[test]
+fn infos_and_redis_say_who_leads() {
+    let (a, b) = (folder(), folder());
+    let resp = [
+        "server.resp.listen=\"127.0.0.1:0\"",
+        "ordered.events.resp_database=0",
+    ];
+    let leader = start_set(a.path(), None, "follow.token", &resp);
+    puts(&leader, 0, 3);
+    let follower = start_set(b.path(), Some(&leader.addr), "follow.token", &resp);
+    follower.wait_for(RECORD, |record| record == 3);
+    let check = |server: &Millpond, leads: u64, followers: u64, role: &str| {
+        let (_, infos) = server.call("*infos", &json!({}));
+        let store = &infos["millpond"]["ordered"]["events"];
+        assert_eq!(
+            (&store["leads"], &store["followers"]),
+            (&json!(leads), &json!(followers)),
+            "{infos}"
+        );
+        let expected = format!("# Replication\r\nrole:{role}\r\nconnected_slaves:{followers}\r\n\r\n");
+        assert_eq!(Redis::connect(server).bulk("INFO replication"), expected);
+    };
+    check(&leader, 1, 1, "master");
+    check(&follower, 0, 0, "slave");
+    assert!(follower.terminate().success());
+    assert!(leader.terminate().success());
 }
 
 #[test]
