@@ -196,10 +196,17 @@ impl Effect {
 impl Operation {
     /// Whether it may change its key.
     pub(crate) fn changes(&self) -> bool {
-        !matches!(
-            self,
-            Operation::Get { .. } | Operation::Items { .. } | Operation::Inspect { .. }
-        )
+        match self {
+            Operation::Put { .. }
+            | Operation::Remove { .. }
+            | Operation::Increment { .. }
+            | Operation::Expire { .. }
+            | Operation::Append { .. }
+            | Operation::Trim { .. }
+            | Operation::Concatenate { .. }
+            | Operation::IncrementDecimal { .. } => true,
+            Operation::Get { .. } | Operation::Items { .. } | Operation::Inspect { .. } => false,
+        }
     }
 
     /// The key.
@@ -246,7 +253,16 @@ impl Operation {
                 keep_ttl,
                 ..
             } => if_version.is_none() && !(*if_absent || *if_present || *keep_ttl),
-            _ => false,
+            Operation::Get { .. }
+            | Operation::Remove { .. }
+            | Operation::Increment { .. }
+            | Operation::Expire { .. }
+            | Operation::Append { .. }
+            | Operation::Items { .. }
+            | Operation::Trim { .. }
+            | Operation::Concatenate { .. }
+            | Operation::IncrementDecimal { .. }
+            | Operation::Inspect { .. } => false,
         }
     }
 

@@ -107,7 +107,10 @@ impl<'a> Key<'a> {
         version: u64,
         may_be_covered: bool,
     ) -> Result<(), BrokenRun> {
-        let is_edit = !matches!(entry.what, What::Removed | What::Bytes(_) | What::List(_));
+        let is_edit = match entry.what {
+            What::Append { .. } | What::Trim { .. } | What::Concatenate(_) | What::Expire => true,
+            What::Removed | What::Bytes(_) | What::List(_) => false,
+        };
         if is_edit && matches!(self.holds, Holds::Unread) {
             self.holds = Holds::read(index, entry.key);
         }
