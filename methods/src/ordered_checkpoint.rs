@@ -4,7 +4,7 @@
 use crate::{Served, own_thread, store};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::{Durability, Error};
+use millpond_engines_ordered::Error;
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{Code, Field as _, Status, ordered_checkpoint as schema};
 
@@ -12,7 +12,7 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
     let (decoded, reserved) = schema::Call::decode(payload)?;
     call.deadline(reserved.deadline_ms)?;
     let store = store(catalog, decoded.table.as_deref())?.clone();
-    if store.durability() == Durability::Memory {
+    if !store.durability().has_log() {
         return Err(Status::new(
             Code::BadArgument,
             "the store has no log (durability = \"memory\"), so there is nothing that a checkpoint would stand for",

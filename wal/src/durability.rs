@@ -27,6 +27,22 @@ impl Durability {
         }
     }
 
+    /// Whether there is a log.
+    pub fn has_log(self) -> bool {
+        match self {
+            Durability::Logged | Durability::Synced => true,
+            Durability::Memory => false,
+        }
+    }
+
+    /// Whether each group of writes is synced before it is answered.
+    pub fn syncs_each_group(self) -> bool {
+        match self {
+            Durability::Synced => true,
+            Durability::Memory | Durability::Logged => false,
+        }
+    }
+
     /// The same back from its word.
     pub fn of(word: &str) -> Option<Durability> {
         Durability::ALL

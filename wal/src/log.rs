@@ -219,7 +219,7 @@ impl Log {
         if let Err(source) = write_all(&*self.segment.file, &self.buffer, self.segment.length) {
             return Err(self.undo_write(source));
         }
-        if self.durability == Durability::Synced {
+        if self.durability.syncs_each_group() {
             self.reserve(self.segment.length + self.buffer.len() as u64);
             self.sync_group()?;
         } else {
@@ -266,7 +266,7 @@ impl Log {
     pub fn finish(mut self) -> Result<(), Error> {
         self.wait_for_sync();
         if self.read_only().is_none() {
-            let is_done = self.durability == Durability::Synced && !self.segment.has_zeros();
+            let is_done = self.durability.syncs_each_group() && !self.segment.has_zeros();
             let ended = if is_done { Ok(()) } else { self.segment.end() };
             return ended.map_err(|source| Error::LastSync {
                 file: self.segment.path.clone(),

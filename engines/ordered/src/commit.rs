@@ -76,7 +76,7 @@ impl Committer {
         // What was acknowledged does not wait for the end of another file's sync.
         let finished = self.log.map_or(Ok(()), Log::finish);
         self.replication
-            .note_closed(finished.is_ok() || self.durability == Durability::Synced);
+            .note_closed(finished.is_ok() || self.durability.syncs_each_group());
         drop(self.checkpoints);
         finished
     }
@@ -188,7 +188,7 @@ impl Committer {
 
     /// How many of the next writes are judged together.
     fn part(&self, left: &VecDeque<Pending<Write>>) -> usize {
-        if self.durability == Durability::Synced || self.replication.acknowledge == Acknowledge::Follower {
+        if self.durability.syncs_each_group() || self.replication.acknowledge == Acknowledge::Follower {
             return left.len();
         }
         let mut operations = 0;

@@ -82,18 +82,18 @@ impl Section {
     /// # Errors
     /// The problem, its key, and what to do.
     pub fn check(&self, at: &str) -> Result<(), String> {
-        match (&self.path, self.durability) {
-            (None, Durability::Logged | Durability::Synced) => {
+        match (&self.path, self.durability.has_log()) {
+            (None, true) => {
                 return Err(format!(
                     "{at}.path is missing; name a folder, or set durability = \"memory\""
                 ));
             }
-            (Some(_), Durability::Memory) => {
+            (Some(_), false) => {
                 return Err(format!(
                     "{at}: a store with durability \"memory\" keeps no file; leave path out, or choose \"logged\" or \"synced\""
                 ));
             }
-            _ => {}
+            (None, false) | (Some(_), true) => {}
         }
         millpond_wal::check_sync_every(at, self.durability, self.sync_every_ms)?;
         if self.queue_max == 0 {
@@ -106,7 +106,7 @@ impl Section {
             ));
         }
         match (&self.follow, &self.follow_token_file) {
-            (Some(_), _) if self.durability == Durability::Memory => Err(format!(
+            (Some(_), _) if !self.durability.has_log() => Err(format!(
                 "{at}.follow: a store with durability \"memory\" has no log, so it follows nobody; name a path, or leave follow out"
             )),
             (Some(leader), None) => Err(format!(
@@ -143,7 +143,7 @@ impl Section {
 
     fn check_acknowledge(&self, at: &str) -> Result<(), String> {
         match (self.acknowledge, self.acknowledge_ms) {
-            (Acknowledge::Follower, _) if self.durability == Durability::Memory => Err(format!(
+            (Acknowledge::Follower, _) if !self.durability.has_log() => Err(format!(
                 "{at}.acknowledge: a store with durability \"memory\" has no log, so nobody follows it; name a path, or leave acknowledge out"
             )),
             (Acknowledge::Leader, Some(_)) => Err(format!(

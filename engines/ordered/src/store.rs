@@ -148,7 +148,7 @@ impl Store {
             segment_bytes_max,
             ..
         } = options;
-        if durability == Durability::Memory {
+        if !durability.has_log() {
             return Err(Error::NoLogWanted {
                 keeper: FORMAT.keeper,
                 dir: dir.to_owned(),

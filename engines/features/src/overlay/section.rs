@@ -52,18 +52,18 @@ impl OverlaySection {
     /// # Errors
     /// The problem, its key, and what to do.
     pub fn check(&self, at: &str) -> Result<(), String> {
-        match (&self.path, self.durability) {
-            (None, Durability::Logged | Durability::Synced) => {
+        match (&self.path, self.durability.has_log()) {
+            (None, true) => {
                 return Err(format!(
                     "{at}.path is missing; name a folder for its log, or set durability = \"memory\""
                 ));
             }
-            (Some(_), Durability::Memory) => {
+            (Some(_), false) => {
                 return Err(format!(
                     "{at}: an overlay with durability \"memory\" keeps no file; leave path out, or choose \"logged\" or \"synced\""
                 ));
             }
-            _ => {}
+            (None, false) | (Some(_), true) => {}
         }
         millpond_wal::check_sync_every(at, self.durability, self.sync_every_ms)?;
         if self.bytes_max > BYTES_MAX {
