@@ -65,7 +65,7 @@ impl Pace {
 }
 
 /// Waits for work and takes it as [`Queue::take_within`] does, and syncs the log when that is due meanwhile. Without `longest` it
-/// returns nothing but work, and at the end `None`; none too where the queue was nudged.
+/// returns when there is work, with an empty group when the queue was nudged, and `None` once the queue is closed and empty.
 pub fn next_group<W: Work>(
     queue: &Queue<W>,
     log: &mut Option<Log>,
