@@ -131,6 +131,7 @@ impl Committer {
 
     /// The same of those whose answers may wait for the log together.
     fn commit_some(&mut self, left: &mut VecDeque<Pending<Write>>) {
+        // Batches that only read are refused too: after a copy that was taken in by half, memory is no state of the store.
         if let Some(error) = self.log.as_ref().and_then(Log::read_only) {
             for pending in left.drain(..) {
                 pending.reply.send(Err(WriteError::ReadOnly(error.clone())));
