@@ -12,7 +12,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 pub struct Clock {
     start_ms: u64,
     since: Instant,
-    /// What a log that grows by another's clock has it be ahead, or tests.
+    /// How far a leader's log (`observe`) or a test has moved the clock ahead.
     ahead_ms: AtomicU64,
 }
 

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// What a write has survived to when its caller learns of it; what survives less is less.
+/// What a write has survived to when its caller learns of it. Ordered: a weaker mode compares as less.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Durability {

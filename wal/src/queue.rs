@@ -175,7 +175,7 @@ struct State<W: Work> {
     end: Option<QueueError>,
     /// Whether whoever takes is to come back without a write.
     is_nudged: bool,
-    /// Whether whoever takes waits, and nobody has woken it since.
+    /// The log thread sleeps and has not been woken yet.
     is_awaited: bool,
 }
 
@@ -429,7 +429,7 @@ impl<W: Work> Queue<W> {
         }
     }
 
-    /// Tells every write from here on so, unless there was a reason before.
+    /// Ends the queue: every later write gets this error. The first end stays.
     pub fn refuse(&self, told: QueueError) {
         self.lock().end.get_or_insert(told);
         self.ready.notify_all();

@@ -1,8 +1,8 @@
 //! The log thread's work: from the writes that wait to their answers, one group at a time.
 //!
-//! Knows neither bytes (`record`) nor threads (`store`). Invariant: nothing of a group is visible or
-//! answered before all of it is as durable as configured, and where that is so a follower has it (`held`); a group that fails leaves no trace
-//! in memory; whether it leaves one on the disk, its writes receive in their error.
+//! Knows neither bytes (`record`) nor threads (`store`). Invariant: nothing of a group is visible or answered before all of it is as durable
+//! as configured. With acknowledge = "follower", also not before a follower has it (`held`). A failed group changes nothing in memory; each
+//! write's error says whether it may be on the disk.
 
 mod held;
 
@@ -129,7 +129,7 @@ impl Committer {
         }
     }
 
-    /// The same of those whose answers may wait for the log together.
+    /// Commits the longest run of writes from the front that one append may cover.
     fn commit_some(&mut self, left: &mut VecDeque<Pending<Write>>) {
         // Batches that only read are refused too: after a copy that was taken in by half, memory is no state of the store.
         if let Some(error) = self.log.as_ref().and_then(Log::read_only) {

@@ -18,7 +18,7 @@ use crate::put::{PUT_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::read::{ITEM_BYTES, items};
 use crate::tree::{BROUGHT_AT_ONCE, Near};
 
-/// Keys that there is room for at first.
+/// Largest initial capacity of `own`.
 const OWN_AT_FIRST: usize = 1024;
 
 /// A key that the batch has changed, or has copied to read it.
@@ -500,7 +500,7 @@ impl<'e> Evaluation<'e> {
         self.set((at, key), (Made::Held(Held::Nothing), Value::Nothing), 0);
     }
 
-    /// Notes a step; the version that it gives.
+    /// Adds a step and returns its index and version.
     fn step(&mut self, at: usize, made: Made, expires_ms: u64) -> (usize, u64) {
         let step = self.plan.steps.len();
         self.plan.steps.push(Step { at, made, expires_ms });

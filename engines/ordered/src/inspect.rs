@@ -1,4 +1,6 @@
 //! What a key is: its kind, its version, how long it lasts; and what the store has as a whole.
+//!
+//! It copies no value. Invariant: what is said of a key is of one moment of the call; that of several keys need not be of the same moment.
 
 use crate::checkpoint::keeper::Counts;
 use crate::list::Kind;

@@ -70,7 +70,8 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// The call of its own that a command of so many words is, where it is one: without its options, if it may write.
+    /// The command's own call, if it has one here. A command that may write and can also join a batch uses it only without options
+    /// (`GETEX key`).
     pub(crate) fn asks(&self, row: &Row, words: usize) -> Option<Ask> {
         let is_bare = usize::try_from(row.arity.unsigned_abs()) == Ok(words);
         self.ask

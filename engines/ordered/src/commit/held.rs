@@ -20,7 +20,7 @@ pub(crate) enum Appended {
     Swept(Accepted, usize),
 }
 
-/// It, and the last record that it has.
+/// An appended group or sweep that is not shown yet, and its last record.
 pub(crate) struct Held {
     what: Appended,
     last: u64,
