@@ -39,8 +39,8 @@ pub struct Store {
     pub(crate) handle: Arc<Handle>,
 }
 
-/// Who makes what the queue holds.
-enum Keeper {
+/// What the log thread runs: the committer of a log, or memory alone.
+enum Writer {
     Log(Box<Committer>, Arc<Meet>),
     Memory(Arc<Memory>),
 }
@@ -207,8 +207,8 @@ impl Store {
             acknowledge_within: options.acknowledge_within,
             held: None,
         };
-        let keeper = Keeper::Log(Box::new(committer), meet);
-        let store = Store::start(index, keeper, queue, Some(lock))?;
+        let writer = Writer::Log(Box::new(committer), meet);
+        let store = Store::start(index, writer, queue, Some(lock))?;
         Ok((store, recovery))
     }
 
@@ -220,7 +220,7 @@ impl Store {
         let room = Room::new(options.memory_bytes_max, options.eviction);
         let memory = Arc::new(Memory::new(index.clone(), Arc::new(room)));
         let queue = Arc::new(Queue::new(options.queue_max, options.queue_bytes_max));
-        let started = Store::start(index.clone(), Keeper::Memory(memory), queue, None);
+        let started = Store::start(index.clone(), Writer::Memory(memory), queue, None);
         started.unwrap_or_else(|error| Store::refusing(index, error))
     }
 
@@ -245,13 +245,13 @@ impl Store {
 
     fn start(
         index: Arc<Index>,
-        keeper: Keeper,
+        writer: Writer,
         queue: Arc<Queue<Write>>,
         lock: Option<File>,
     ) -> Result<Store, Error> {
         let (mut meet, mut replication) = (None, None);
-        let (durability, read_only, memory) = match &keeper {
-            Keeper::Log(committer, met) => {
+        let (durability, read_only, memory) = match &writer {
+            Writer::Log(committer, met) => {
                 meet = Some(met.clone());
                 replication = Some(committer.replication.share());
                 let log = committer.log.as_ref();
@@ -261,15 +261,15 @@ impl Store {
                     None,
                 )
             }
-            Keeper::Memory(memory) => (Durability::Memory, ReadOnly::default(), Some(memory.clone())),
+            Writer::Memory(memory) => (Durability::Memory, ReadOnly::default(), Some(memory.clone())),
         };
-        let room = match &keeper {
-            Keeper::Log(committer, _) => committer.room.clone(),
-            Keeper::Memory(memory) => memory.room().clone(),
+        let room = match &writer {
+            Writer::Log(committer, _) => committer.room.clone(),
+            Writer::Memory(memory) => memory.room().clone(),
         };
-        let thread = LogThread::start("ordered-log", &queue, lock, move |queue| match keeper {
-            Keeper::Log(committer, _) => committer.run(queue),
-            Keeper::Memory(memory) => memory.run(queue),
+        let thread = LogThread::start("ordered-log", &queue, lock, move |queue| match writer {
+            Writer::Log(committer, _) => committer.run(queue),
+            Writer::Memory(memory) => memory.run(queue),
         })?;
         Ok(Store {
             handle: Arc::new(Handle {
