@@ -4,7 +4,7 @@
 use crate::ordered_write::{Asked, ENTRY_BYTES, hand_over};
 use crate::{Served, led_store};
 use millpond_catalog::Catalog;
-use millpond_engines_ordered::{Scan, Written, removed};
+use millpond_engines_ordered::{Scan, Written, were_there};
 use millpond_wire_payload::{Encoder, Payload};
 use millpond_wire_schema::{
     Field as _, Method as _, OrderedRemovePrefix, Status, ordered_remove_prefix as schema,
@@ -32,7 +32,8 @@ pub(crate) fn serve(catalog: &Catalog, call: &mut Served<'_>, payload: &Payload<
         bytes: keys.map(|bytes| bytes + ENTRY_BYTES).sum(),
     };
     let answer = move |written: Written, out: &mut Encoder<'_>| {
-        write(removed(&written.effects), more, written.durability.as_str(), out);
+        let removed = were_there(&written.effects);
+        write(removed, more, written.durability.as_str(), out);
     };
     hand_over(catalog, call, &reserved, &asked, (|| batch.into(), answer))
 }

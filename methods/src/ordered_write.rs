@@ -6,7 +6,7 @@ use crate::{Served, led_store, turn_end};
 use millpond_calls::Spent;
 use millpond_catalog::Catalog;
 use millpond_engines_ordered::{
-    Batch, Deadline, Effect, NotLeader, Operation, Store, Write, WriteError, Written, WrongKind,
+    Batch, Deadline, Effect, NotLeader, Operation, Store, Write, WriteError, Written, WrongKind, were_there,
 };
 use millpond_wire_payload::{Encoder, Reserved};
 use millpond_wire_schema::{Code, Field as _, Reason, Status, ordered_append};
@@ -100,9 +100,7 @@ where
         Batch::of(keys.map(|key| operation(key.into_owned())).collect()).into()
     };
     let answer = |written: Written, out: &mut Encoder<'_>| {
-        let effects = written.effects.iter();
-        let were_there = effects.filter(|effect| **effect == Effect::WasThere(true));
-        answer(were_there.count() as u64, written.durability.as_str(), out);
+        answer(were_there(&written.effects), written.durability.as_str(), out);
     };
     hand_over(catalog, call, reserved, &asked, (batch, answer))
 }

@@ -18,10 +18,10 @@ pub struct Step {
     pub more: Option<Vec<u8>>,
 }
 
-/// How many keys the removals of a batch found.
-pub fn removed(effects: &[Effect]) -> u64 {
-    let were_there = effects.iter().filter(|effect| **effect == Effect::WasThere(true));
-    were_there.count() as u64
+/// How many of a batch's removals and expiries found their key.
+pub fn were_there(effects: &[Effect]) -> u64 {
+    let found = effects.iter().filter(|effect| **effect == Effect::WasThere(true));
+    found.count() as u64
 }
 
 impl Store {
@@ -72,7 +72,7 @@ impl Store {
             };
             let step = self.removal(&scan);
             if let Some(batch) = step.batch {
-                count += removed(&self.write_wait(batch)?.effects);
+                count += were_there(&self.write_wait(batch)?.effects);
             }
             start = step.more;
         }

@@ -68,7 +68,7 @@ mod write;
 
 pub use batch::{BATCH_OPERATIONS_MAX, Batch, Effect, ITEMS_MAX, Operation};
 pub use checkpoint::Checkpoint;
-pub use clear::{Step, removed};
+pub use clear::{Step, were_there};
 pub use error::{WriteError, WrongKind};
 pub use eviction::{EVICTED_MAX, Eviction};
 pub use index::Versioned;
