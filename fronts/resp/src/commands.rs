@@ -231,6 +231,11 @@ pub(crate) fn find(name: &[u8]) -> Option<&'static Row> {
     at.ok().and_then(|at| ROWS.get(at))
 }
 
+/// What Redis says of a command with too few or too many words.
+pub(crate) fn wrong_number(command: &str) -> String {
+    format!("ERR wrong number of arguments for '{command}' command")
+}
+
 /// The error for a second word that is no subcommand.
 fn no_subcommand(command: &str, given: &[u8]) -> String {
     let shown = String::from_utf8_lossy(given.get(..64).unwrap_or(given)).into_owned();

@@ -18,7 +18,7 @@ pub use databases::{Database, Databases, Holds, Keys};
 pub use state::STATE_BYTES;
 
 use again::Again;
-use commands::find;
+use commands::{find, wrong_number};
 use millpond_calls::Service;
 use millpond_fronts_answer::Serving;
 use millpond_net::{Front, Match, Received, Session, Turn, limited};
@@ -201,10 +201,7 @@ impl Commands {
         };
         match find(name) {
             None => self.spoil(turn, &unknown(name, words)),
-            Some(row) if !row.takes(command.len()) => {
-                let text = format!("ERR wrong number of arguments for '{}' command", row.name);
-                self.spoil(turn, &text);
-            }
+            Some(row) if !row.takes(command.len()) => self.spoil(turn, &wrong_number(row.name)),
             Some(row) => return self.run(local, turn, row, command, bytes),
         }
         0

@@ -2,7 +2,7 @@
 //! Its invariant: it tells of no connection but its own.
 
 use super::connection::name;
-use super::{Here, SYNTAX, lower, no_subcommand};
+use super::{Here, SYNTAX, lower, no_subcommand, wrong_number};
 use millpond_net::RemoteAddr;
 use millpond_wire_frame::RespWords;
 
@@ -32,11 +32,8 @@ pub(super) fn client(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Ve
             _ => here.reply(out).error(SYNTAX),
         },
         ("id" | "getname" | "setname" | "setinfo" | "list" | "info" | "no-evict" | "no-touch", _) => {
-            let text = format!(
-                "ERR wrong number of arguments for 'client|{}' command",
-                lower(given)
-            );
-            here.reply(out).error(&text);
+            let command = format!("client|{}", lower(given));
+            here.reply(out).error(&wrong_number(&command));
         }
         _ => here.reply(out).error(&no_subcommand("client", given)),
     }

@@ -1,7 +1,7 @@
 //! The commands of a connection: HELLO, AUTH, SELECT, PING, ECHO, RESET and QUIT.
 //! Its invariant: HELLO and AUTH change nothing where any part of them is refused.
 
-use super::{Asked, Asking, Here, SYNTAX, integer};
+use super::{Asked, Asking, Here, SYNTAX, integer, wrong_number};
 use crate::form::error_text;
 use crate::state::{NAME_BYTES_MAX, State, TOKEN_BYTES_MAX};
 use millpond_calls::access::Login;
@@ -19,7 +19,7 @@ const ANY_USER: &str = "default";
 pub(super) fn ping(asking: &mut Asking<'_>, mut words: RespWords<'_>) -> Result<Asked, String> {
     let text = words.next().map(Arc::from);
     if words.next().is_some() {
-        return Err("ERR wrong number of arguments for 'ping' command".to_owned());
+        return Err(wrong_number("ping"));
     }
     Encoder::new(asking.payload, Encoding::Msgpack, false).map(|_| ());
     let asked = Asked::of(Ping::NAME, |_, form, reply| {

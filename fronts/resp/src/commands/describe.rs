@@ -1,7 +1,7 @@
 //! COMMAND and CONFIG GET: what clients ask of a server before they use it.
 //! Its invariant: it says of a command what its row says.
 
-use super::{Here, ROWS, Row, find, lower, no_subcommand};
+use super::{Here, ROWS, Row, find, lower, no_subcommand, wrong_number};
 use crate::glob::matches;
 use millpond_wire_frame::{RespReply, RespWords};
 
@@ -78,8 +78,7 @@ pub(super) fn config(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Ve
     }
     let patterns: Vec<String> = words.map(lower).collect();
     if patterns.is_empty() {
-        let text = "ERR wrong number of arguments for 'config|get' command";
-        return here.reply(out).error(text);
+        return here.reply(out).error(&wrong_number("config|get"));
     }
     let last = here.options.databases.all().last();
     let databases = last.map_or(1, |last| u64::from(last.number) + 1).to_string();

@@ -274,11 +274,6 @@ pub(crate) fn error_text(status: &Status, method: &str) -> Option<&'static str> 
     }
 }
 
-/// What Redis says of a command with too few or too many words, where its arity does not tell.
-fn wrong_number(command: &str) -> String {
-    format!("ERR wrong number of arguments for '{command}' command")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

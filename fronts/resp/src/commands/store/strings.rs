@@ -2,8 +2,8 @@
 //! Its invariant: options that contradict each other are a syntax error, as Redis says.
 
 use super::expiry::{Lasts, Unit};
-use super::{Operations, Part, Parts, Reply, Unmet, wrong_number};
-use crate::commands::{Asked, Asking, SYNTAX};
+use super::{Operations, Part, Parts, Reply, Unmet};
+use crate::commands::{Asked, Asking, SYNTAX, wrong_number};
 use millpond_wire_frame::{Encoding, RespWords};
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::ordered_batch::{Operation, Options};
