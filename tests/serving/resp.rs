@@ -288,6 +288,8 @@ fn what_is_not_served_is_refused_in_the_words_of_redis() {
         ("GET 1 2", "ERR wrong number of arguments for 'get' command"),
         ("MGET", "ERR wrong number of arguments for 'mget' command"),
         ("SELECT one", "ERR invalid DB index"),
+        ("SELECT +0", "ERR invalid DB index"),
+        ("SELECT 00", "ERR invalid DB index"),
         ("SELECT 1", "ERR DB index is out of range"),
         ("SELECT -1", "ERR DB index is out of range"),
         (

@@ -249,11 +249,6 @@ fn lower(word: &[u8]) -> String {
     String::from_utf8_lossy(word).to_ascii_lowercase()
 }
 
-/// The whole number that a word is.
-fn integer(word: &[u8]) -> Option<i64> {
-    std::str::from_utf8(word).ok()?.parse().ok()
-}
-
 const SYNTAX: &str = "ERR syntax error";
 
 #[cfg(test)]

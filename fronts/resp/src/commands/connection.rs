@@ -1,7 +1,8 @@
 //! The commands of a connection: HELLO, AUTH, SELECT, PING, ECHO, RESET and QUIT.
 //! Its invariant: HELLO and AUTH change nothing where any part of them is refused.
 
-use super::{Asked, Asking, Here, SYNTAX, integer, wrong_number};
+use super::store::numbers::integer;
+use super::{Asked, Asking, Here, SYNTAX, wrong_number};
 use crate::form::error_text;
 use crate::state::{NAME_BYTES_MAX, State, TOKEN_BYTES_MAX};
 use millpond_calls::access::Login;

@@ -4,7 +4,8 @@
 //! with the cursor that it got sends the method the whole one. Its invariant: MATCH and TYPE leave keys out of a page and
 //! change no cursor.
 
-use super::{Asked, Asking, SYNTAX, integer};
+use super::store::numbers::{NO_INTEGER, integer};
+use super::{Asked, Asking, SYNTAX};
 use crate::databases::{Database, Holds, Keys};
 use crate::form::Form;
 use crate::glob::matches;
@@ -75,7 +76,7 @@ impl<'w> Options<'w> {
             let value = words.next().ok_or(SYNTAX)?;
             match option {
                 option if option.eq_ignore_ascii_case(b"count") => {
-                    read.count = integer(value).ok_or("ERR value is not an integer or out of range")?;
+                    read.count = integer(value).ok_or(NO_INTEGER)?;
                     if read.count < 1 {
                         return Err(SYNTAX.to_owned());
                     }

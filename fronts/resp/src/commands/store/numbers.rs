@@ -56,7 +56,7 @@ pub(super) fn next_integer(words: &mut RespWords<'_>) -> Result<i64, String> {
 }
 
 /// A whole number of 64 bits, without spaces, "+" or zeros before it.
-pub(super) fn integer(word: &[u8]) -> Option<i64> {
+pub(in crate::commands) fn integer(word: &[u8]) -> Option<i64> {
     let number: i64 = std::str::from_utf8(word).ok()?.parse().ok()?;
     let is_plain = match word {
         [b'0'] => true,
