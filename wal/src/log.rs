@@ -4,9 +4,9 @@
 //! group that is as durable as configured a segment has zeros or nothing, or the log is read-only.
 
 mod again;
+mod open_segment;
 mod syncing;
 
-use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -18,9 +18,10 @@ use crate::disk::{Disk, LogFile};
 use crate::error::Error;
 use crate::history::History;
 use crate::pace::Pace;
-use crate::record::{self, Body, FRAME_BYTES, Format, Place, SegmentHeader};
+use crate::record::{self, Body, FRAME_BYTES, Format, Place};
 use crate::recover::{Begin, LastSegment, Recovered, segment_path};
 use crate::settle::settle;
+use open_segment::{CreateStep, OpenSegment};
 use syncing::Syncing;
 
 /// The buffer a group is encoded in keeps at most this much memory between groups.
@@ -57,7 +58,7 @@ pub struct Log {
     pub(crate) dir: PathBuf,
     durability: Durability,
     segment_bytes_max: u64,
-    pub(crate) segment: Segment,
+    pub(crate) segment: OpenSegment,
     next_sequence: u64,
     /// What headers say, where the format has it.
     pub(crate) history: Option<History>,
@@ -71,20 +72,6 @@ pub struct Log {
     /// Bytes of groups since it was opened.
     written_bytes: u64,
     buffer: Vec<u8>,
-}
-
-pub(crate) struct Segment {
-    path: PathBuf,
-    pub first_sequence: u64,
-    pub(crate) file: Arc<dyn LogFile>,
-    /// Where the next group goes; every group before it is as durable as configured.
-    pub length: u64,
-    /// How long its file is: zeros follow. Every segment that is not written any more ends with its last group.
-    pub(crate) reserved: u64,
-    pub(crate) marker: u32,
-    pub(crate) header_bytes: u64,
-    /// Whether its header says the log's.
-    pub(crate) has_history: bool,
 }
 
 impl Log {
@@ -116,7 +103,7 @@ impl Log {
         let history = recovered
             .history
             .or_else(|| format.has_history().then(History::begin));
-        let create = || Segment::create(format, &*disk, dir, begin, history);
+        let create = || OpenSegment::create(format, &*disk, dir, begin, history);
         let mut closed = closed(recovered);
         let segment = match &recovered.last {
             LastSegment::Open {
@@ -132,7 +119,7 @@ impl Log {
                 }
                 let file = settle(format, &*disk, dir, path, sound)?;
                 let header_bytes = header.bytes(format) as u64;
-                let segment = Segment::go_on(path, file.into(), (header, header_bytes), sound.length);
+                let segment = OpenSegment::go_on(path, file.into(), (header, header_bytes), sound.length);
                 if header.version < format.version && segment.has_records() {
                     // What is written from here on is of the format that is written today.
                     closed.push(segment.closed());
@@ -375,7 +362,7 @@ impl Log {
             sequence: self.next_sequence,
             number,
         };
-        match Segment::create(self.format, &*self.disk, &self.dir, begin, self.history) {
+        match OpenSegment::create(self.format, &*self.disk, &self.dir, begin, self.history) {
             Ok(segment) => {
                 let ended = std::mem::replace(&mut self.segment, segment);
                 self.closed.push(ended.closed());
@@ -406,104 +393,6 @@ impl Log {
 fn read_only_by(read_only: &ReadOnly, file: PathBuf, reason: String) -> Arc<Error> {
     let error = || Arc::new(Error::ReadOnly { file, reason });
     read_only.get_or_init(error).clone()
-}
-
-/// What a failed creation left behind.
-enum CreateStep {
-    /// Nothing: the file is not there.
-    Undone,
-    /// Perhaps a file; records must not go to the segment before it any more.
-    Unknown,
-}
-
-impl Segment {
-    pub(crate) fn has_records(&self) -> bool {
-        self.length > self.header_bytes
-    }
-
-    fn closed(&self) -> Closed {
-        Closed {
-            first_sequence: self.first_sequence,
-            bytes: self.length,
-        }
-    }
-
-    fn has_zeros(&self) -> bool {
-        self.reserved > self.length
-    }
-
-    /// Lets the file end where its last group ends, for good.
-    fn cut(&mut self) -> io::Result<()> {
-        self.file.truncate(self.length)?;
-        self.reserved = self.length;
-        Ok(())
-    }
-
-    /// Makes all of it durable, without the zeros.
-    fn end(&mut self) -> io::Result<()> {
-        match self.has_zeros() {
-            true => self.cut(),
-            false => self.file.sync(),
-        }
-    }
-
-    /// One that was found, sound up to a length.
-    fn go_on(
-        path: &Path,
-        file: Arc<dyn LogFile>,
-        (header, header_bytes): (&SegmentHeader, u64),
-        length: u64,
-    ) -> Segment {
-        Segment {
-            path: path.to_owned(),
-            first_sequence: header.first_sequence,
-            file,
-            length,
-            reserved: length,
-            marker: header.marker,
-            header_bytes,
-            has_history: header.history.is_some(),
-        }
-    }
-
-    fn create(
-        format: &Format,
-        disk: &dyn Disk,
-        dir: &Path,
-        begin: Begin,
-        history: Option<History>,
-    ) -> Result<Segment, (CreateStep, io::Error)> {
-        let path = segment_path(dir, begin.sequence);
-        let header = SegmentHeader {
-            first_sequence: begin.sequence,
-            number: begin.number,
-            marker: random_marker(),
-            history,
-            version: format.version,
-        };
-        let file = disk
-            .create(&path)
-            .map_err(|source| (CreateStep::Undone, source))?;
-        if let Err(source) = write_all(&*file, &header.encode(format), 0) {
-            let removed = disk.remove(&path).and_then(|()| disk.sync_dir(dir));
-            let step = if removed.is_ok() {
-                CreateStep::Undone
-            } else {
-                CreateStep::Unknown
-            };
-            return Err((step, source));
-        }
-        file.sync()
-            .and_then(|()| disk.sync_dir(dir))
-            .map_err(|source| (CreateStep::Unknown, source))?;
-        let length = header.bytes(format) as u64;
-        Ok(Segment::go_on(&path, file.into(), (&header, length), length))
-    }
-}
-
-/// Unpredictable to those who choose the bodies, and never zero, as unwritten blocks are.
-fn random_marker() -> u32 {
-    RandomState::new().hash_one(0u8) as u32 | 1
 }
 
 /// Writes all of the bytes at an offset.

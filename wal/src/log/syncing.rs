@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvError, SyncSender, TryRecvError, sync_channel};
 use std::thread::{self, JoinHandle};
 
-use super::{Log, ReadOnly, Segment, read_only_by};
+use super::{Log, OpenSegment, ReadOnly, read_only_by};
 use crate::disk::LogFile;
 use crate::error::Error;
 
@@ -68,7 +68,7 @@ impl Drop for Thread {
 
 impl Syncing {
     /// Begins to sync a segment; false where there can be no thread for it. None may be under way.
-    fn begin(&mut self, segment: &Segment, read_only: &ReadOnly) -> bool {
+    fn begin(&mut self, segment: &OpenSegment, read_only: &ReadOnly) -> bool {
         if self.thread.is_none() {
             self.thread = Thread::start(read_only.clone()).ok();
         }
