@@ -229,6 +229,45 @@ fn a_dump_loads_into_another_store() {
 }
 
 #[test]
+fn a_load_that_stops_says_what_it_has_loaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let [store, lines] = ["store", "lines"].map(|name| folder.path().join(name));
+    // The first line is empty, so entries and lines differ.
+    let good = |count: u32| -> String {
+        let line = |at| format!("\n{{\"key\": \"k{at}\", \"value\": \"v\"}}");
+        (0..count).map(line).collect()
+    };
+    for (count, expected, kept) in [
+        (
+            2500,
+            "line 2502: expected one of value and value_base64; 2000 entries of the lines before are loaded and stay: go on from line 2002\n",
+            2000,
+        ),
+        (
+            10,
+            "line 12: expected one of value and value_base64; no entry was loaded before that\n",
+            0,
+        ),
+    ] {
+        std::fs::write(&lines, good(count) + "\n{\"key\": \"bad\"}\n").unwrap();
+        let said = failed(&ordered(&["load"], &[&store, &lines]));
+        assert!(said.ends_with(expected), "{said}");
+        assert_eq!(dump(&store).len(), kept);
+        std::fs::remove_dir_all(&store).unwrap();
+    }
+    // The disk is full after the first write.
+    let large = json!({"key": "large", "value": "v".repeat(40_000)}).to_string();
+    std::fs::write(&lines, good(1000) + "\n" + &large).unwrap();
+    let said = failed(&ordered_on_a_full_disk(32, &["load"], &[&store, &lines]));
+    let expected = "1000 entries of the lines before are loaded and stay: go on from line 1002\n";
+    assert!(
+        said.contains("File too large") && said.ends_with(expected),
+        "{said}"
+    );
+    assert_eq!(dump(&store).len(), 1000);
+}
+
+#[test]
 fn what_is_damaged_held_or_in_the_way_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (store, backup, lines) = (
@@ -304,12 +343,11 @@ fn a_store_that_a_server_has_is_backed_up_and_not_dumped() {
     drop(server);
 }
 
-/// `millpond ordered` where no file may grow beyond 4 KiB, as on a disk that is full then.
-fn ordered_on_a_full_disk(arguments: &[&str], paths: &[&Path]) -> Output {
+/// `millpond ordered` where no file may grow beyond so many KiB, as on a disk that is full then.
+fn ordered_on_a_full_disk(kib: u32, arguments: &[&str], paths: &[&Path]) -> Output {
+    let limited = format!("trap '' XFSZ; ulimit -f {}; exec \"$0\" ordered \"$@\"", 2 * kib);
     let mut command = std::process::Command::new("sh");
-    command
-        .args(["-c", "trap '' XFSZ; ulimit -f 8; exec \"$0\" ordered \"$@\""])
-        .arg(millpond().get_program());
+    command.args(["-c", &limited]).arg(millpond().get_program());
     command.args(arguments).args(paths).output().unwrap()
 }
 
@@ -334,14 +372,18 @@ fn a_copy_that_finds_the_disk_full_is_no_copy_and_is_made_again() {
             std::fs::remove_dir_all(unfinished).unwrap();
         }
     };
-    let said = failed(&ordered_on_a_full_disk(&["backup", "--copy"], &[&store, &backup]));
+    let said = failed(&ordered_on_a_full_disk(
+        4,
+        &["backup", "--copy"],
+        &[&store, &backup],
+    ));
     check(&said, &backup);
     done(&ordered(&["backup", "--copy"], &[&store, &backup]));
-    let said = failed(&ordered_on_a_full_disk(&["restore"], &[&backup, &restored]));
+    let said = failed(&ordered_on_a_full_disk(4, &["restore"], &[&backup, &restored]));
     check(&said, &restored);
     done(&ordered(&["restore"], &[&backup, &restored]));
     assert_eq!(dump(&restored), expected);
-    let said = failed(&ordered_on_a_full_disk(&["load"], &[&restored, &lines]));
+    let said = failed(&ordered_on_a_full_disk(4, &["load"], &[&restored, &lines]));
     assert!(said.contains("File too large"), "{said}");
     assert_eq!(
         dump(&restored),

@@ -1,8 +1,8 @@
 //! `millpond ordered load`: JSON lines into a store.
 //!
-//! Its invariant: a line that cannot be loaded stops the load and is named; what was loaded before it stays.
+//! Its invariant: a line that cannot be loaded stops the load and is named; what was loaded before it stays, and the error says how much.
 
-use anyhow::{Context as _, anyhow};
+use anyhow::{Context as _, anyhow, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
@@ -26,8 +26,12 @@ const EXAMPLES: &str = "\
 A line is {\"key\": \"text\", \"value\": \"text\"}, or has key_base64 and value_base64 for bytes, or items_base64 for a list, as `dump` writes them. With \"expires_ms\" (milliseconds of Unix
 time) an entry expires then; one that has expired is left out. A \"version\" is passed over: entries get the versions of this store.
 
+Entries are written a thousand or so at a time. A load that stops, at a line that it cannot load or on a full disk, keeps what
+it wrote: the error says how many entries that is, and from which line to go on. Lines that are loaded again do no harm.
+
 Examples:
   millpond ordered load store entries.jsonl
+  tail -n +3001 entries.jsonl | millpond ordered load store
   millpond ordered dump backups/monday | millpond ordered load store";
 
 /// Loads entries into the store's folder, which is made when absent.
@@ -74,7 +78,9 @@ pub(crate) fn run(load: &Load) -> anyhow::Result<()> {
     let opened = section.open(Options::default().queue_bytes_max);
     let (store, _) = opened.context("ordered.load")?;
     let mut filling = Filling::new(&store, &place);
-    filling.fill(lines)?;
+    if let Err(error) = filling.fill(lines) {
+        bail!("{error}; {}", filling.so_far());
+    }
     let (entries, expired) = (filling.entries, filling.expired);
     let keys = store.len();
     store.close().context("ordered.load")?;
@@ -207,6 +213,10 @@ struct Filling<'s> {
     place: &'s str,
     waiting: Vec<Waiting>,
     bytes: usize,
+    /// The line that was read last, counted from 1.
+    line: usize,
+    /// The first one whose entry is not written.
+    next_line: usize,
     entries: usize,
     expired: usize,
     shown: Instant,
@@ -219,6 +229,8 @@ impl<'s> Filling<'s> {
             place,
             waiting: Vec::with_capacity(ENTRIES_A_WRITE),
             bytes: 0,
+            line: 0,
+            next_line: 1,
             entries: 0,
             expired: 0,
             shown: Instant::now(),
@@ -227,6 +239,7 @@ impl<'s> Filling<'s> {
 
     fn fill(&mut self, lines: Box<dyn BufRead>) -> anyhow::Result<()> {
         for (number, line) in lines.lines().enumerate() {
+            self.line = number + 1;
             let at = |problem: String| anyhow!("{}, line {}: {problem}", self.place, number + 1);
             let line = line.map_err(|error| at(error.to_string()))?;
             if line.trim().is_empty() {
@@ -245,6 +258,17 @@ impl<'s> Filling<'s> {
         self.write()
     }
 
+    /// What the store has of a load that stopped, and how to go on.
+    fn so_far(&self) -> String {
+        match (self.entries, self.next_line) {
+            (0, _) => "no entry was loaded before that".into(),
+            (entries, line) => {
+                format!("{entries} entries of the lines before are loaded and stay: go on from line {line}")
+            }
+        }
+    }
+
+    /// Writes what waits first where that is enough.
     fn add(&mut self, entry: Waiting) -> anyhow::Result<()> {
         let bytes = entry.key.len() + entry.held.bytes();
         if self.waiting.len() == ENTRIES_A_WRITE || self.bytes + bytes > BYTES_A_WRITE {
@@ -255,6 +279,7 @@ impl<'s> Filling<'s> {
         Ok(())
     }
 
+    /// Writes what waits, all of it from lines before the last one or, at the end, up to it.
     fn write(&mut self) -> anyhow::Result<()> {
         let waiting = std::mem::take(&mut self.waiting);
         self.bytes = 0;
@@ -270,6 +295,7 @@ impl<'s> Filling<'s> {
         self.expired += of - entries;
         let operations: Vec<Operation> = made.into_iter().flatten().collect();
         if operations.is_empty() {
+            self.next_line = self.line;
             return Ok(());
         }
         let batch = Batch {
@@ -278,7 +304,7 @@ impl<'s> Filling<'s> {
         };
         let written = self.store.write_wait(batch);
         written.map_err(|error| anyhow!("{}: {error}", self.place))?;
-        self.entries += entries;
+        (self.entries, self.next_line) = (self.entries + entries, self.line);
         if self.shown.elapsed() > Duration::from_secs(1) {
             self.shown = Instant::now();
             eprintln!("{} entries loaded", self.entries);
