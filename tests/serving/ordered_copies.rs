@@ -206,7 +206,12 @@ fn a_dump_loads_into_another_store() {
         lines
     };
     assert_eq!(strip(dump(&other)), strip(found));
+}
 
+#[test]
+fn a_line_that_cannot_be_loaded_is_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let [store, lines] = ["store", "lines"].map(|name| folder.path().join(name));
     for (line, expected) in [
         (
             "{\"key\": \"a\"}",
@@ -221,9 +226,27 @@ fn a_dump_loads_into_another_store() {
             "expected one of key and key_base64",
         ),
         ("{\"kye\": \"a\"}", "unknown field `kye`"),
+        (
+            json!({"key": "k".repeat(65_537), "value": ""})
+                .to_string()
+                .as_str(),
+            "line 1: bytes of a key: 65537, at most 65536 allowed",
+        ),
+        (
+            json!({"key": "a", "value": "v".repeat((8 << 20) + 1)})
+                .to_string()
+                .as_str(),
+            "line 1: bytes of a value: 8388609, at most 8388608 allowed",
+        ),
+        (
+            json!({"key": "a", "items_base64": ["YWFh".repeat(400_000)]})
+                .to_string()
+                .as_str(),
+            "line 1: bytes of a list: 1200008, at most 1048576 allowed",
+        ),
     ] {
         std::fs::write(&lines, line).unwrap();
-        let said = failed(&ordered(&["load"], &[&one, &lines]));
+        let said = failed(&ordered(&["load"], &[&store, &lines]));
         assert!(said.contains(expected), "{said}");
     }
 }

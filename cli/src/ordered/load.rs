@@ -7,7 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use clap::{Args, ValueEnum};
 use millpond_engines_ordered::{
-    Batch, Durability as Survives, ITEMS_MAX, Operation, Options, Section, Store,
+    Batch, Durability as Survives, ITEMS_MAX, KEY_BYTES_MAX, LIST_BYTES_MAX, Operation, Options, Section,
+    Store, VALUE_BYTES_MAX, WriteError,
 };
 use serde::Deserialize;
 use std::fs::File;
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Entries of one write, and bytes of keys and values: few enough to stay small, many enough that the log is synced seldom.
 const ENTRIES_A_WRITE: usize = 1000;
 const BYTES_A_WRITE: usize = 4 << 20;
-/// What an item counts as beside its bytes.
+/// What an item counts as beside its bytes, and so does the number of a list's items.
 const ITEM_BYTES: usize = 4;
 
 const EXAMPLES: &str = "\
@@ -157,6 +158,19 @@ impl Held {
             Held::Items(items) => items.iter().map(|item| item.len() + ITEM_BYTES).sum(),
         }
     }
+
+    /// What the store would refuse as too large, and with it all lines of its write.
+    fn check(&self, key: &[u8]) -> Result<(), WriteError> {
+        let (what, found, max) = match self {
+            _ if key.len() > KEY_BYTES_MAX => ("bytes of a key", key.len(), KEY_BYTES_MAX),
+            Held::Bytes(_) => ("bytes of a value", self.bytes(), VALUE_BYTES_MAX),
+            Held::Items(_) => ("bytes of a list", self.bytes() + ITEM_BYTES, LIST_BYTES_MAX),
+        };
+        match found > max {
+            true => Err(WriteError::TooLarge { what, found, max }),
+            false => Ok(()),
+        }
+    }
 }
 
 /// An entry that waits to be written.
@@ -249,6 +263,7 @@ impl<'s> Filling<'s> {
                 .map_err(|error| at(format!("{error}; expected {{\"key\": \"…\", \"value\": \"…\"}}")))?;
             let held = Held::of(&mut line).map_err(&at)?;
             let key = bytes("key", line.key, line.key_base64).map_err(&at)?;
+            held.check(&key).map_err(|error| at(error.to_string()))?;
             self.add(Waiting {
                 key,
                 held,
