@@ -212,6 +212,9 @@ fn a_dump_loads_into_another_store() {
 fn a_line_that_cannot_be_loaded_is_named() {
     let folder = tempfile::tempdir().unwrap();
     let [store, lines] = ["store", "lines"].map(|name| folder.path().join(name));
+    let list = json!({"key": "list", "items_base64": ["YQ=="]}).to_string();
+    std::fs::write(&lines, list).unwrap();
+    done(&ordered(&["load"], &[&store, &lines]));
     for (line, expected) in [
         (
             "{\"key\": \"a\"}",
@@ -224,6 +227,10 @@ fn a_line_that_cannot_be_loaded_is_named() {
         (
             "{\"key\": \"a\", \"key_base64\": \"YQ==\", \"value\": \"\"}",
             "expected one of key and key_base64",
+        ),
+        (
+            "{\"key\": \"list\", \"items_base64\": []}",
+            "line 1: items_base64 is empty; a list has at least one item",
         ),
         ("{\"kye\": \"a\"}", "unknown field `kye`"),
         (
@@ -249,6 +256,7 @@ fn a_line_that_cannot_be_loaded_is_named() {
         let said = failed(&ordered(&["load"], &[&store, &lines]));
         assert!(said.contains(expected), "{said}");
     }
+    assert_eq!(dump(&store).len(), 1, "what was there stays");
 }
 
 #[test]

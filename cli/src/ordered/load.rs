@@ -143,6 +143,10 @@ impl Held {
             line.value.take(),
             line.value_base64.take(),
         ) {
+            // Without one the key would be taken away.
+            (Some(items), None, None) if items.is_empty() => {
+                Err("items_base64 is empty; a list has at least one item: leave the line out".into())
+            }
             (Some(items), None, None) => {
                 let items = items.iter().map(|item| decode("items", item));
                 Ok(Held::Items(items.collect::<Result<_, String>>()?))
