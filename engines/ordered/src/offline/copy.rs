@@ -54,7 +54,8 @@ pub fn backup(dir: &Path, to: &Path, link: bool, report: Report<'_>) -> Result<C
                 .map_err(|source| folder_error(&unfinished, "clear the folder", source))?;
             continue;
         }
-        return finish(copied, (&unfinished, to), report);
+        // The copy has the store's bytes, and is gone.
+        return finish(copied, (&unfinished, to), report).map_err(|error| moved(error, &unfinished, dir));
     }
 }
 
@@ -125,10 +126,17 @@ fn finish(
             }
         };
         let mut verified = verified;
-        verified
-            .checkpoint
-            .iter_mut()
-            .for_each(|found| renamed(&mut found.file));
+        if let Some(found) = &mut verified.checkpoint {
+            renamed(&mut found.file);
+        }
+        if let Some(torn) = &mut verified.torn_tail {
+            renamed(&mut torn.file);
+        }
+        verified.superfluous.iter_mut().for_each(renamed);
+        let (made, named) = (unfinished.display().to_string(), to.display().to_string());
+        for damaged in &mut verified.damaged {
+            *damaged = damaged.replacen(&made, &named, 1);
+        }
         Ok(Copied {
             verified,
             files,
@@ -139,6 +147,21 @@ fn finish(
         let _ = fs::remove_dir_all(unfinished);
     }
     finished
+}
+
+/// What is wrong with a file of one folder, said of the file of the same name in another.
+fn moved(mut error: Error, from: &Path, to: &Path) -> Error {
+    if let Error::Header { file, .. }
+    | Error::Damaged { file, .. }
+    | Error::Gap { file, .. }
+    | Error::History { file, .. }
+    | Error::Checkpoint { file, .. }
+    | Error::Unsupported { file, .. } = &mut error
+        && let Ok(name) = file.strip_prefix(from)
+    {
+        *file = to.join(name);
+    }
+    error
 }
 
 fn sync(dir: &Path) -> io::Result<()> {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use millpond_engines_ordered::{Error, Options, Put, Store};
+use millpond_engines_ordered::{Error, Options, Put, Store, offline};
 
 use crate::{HEADER_BYTES, History, contents, copy, one, reopen, segments};
 
@@ -229,6 +229,11 @@ fn a_newer_format_is_not_taken_for_damage() {
         text.contains("format 3 at offset 4 is unknown to this build"),
         "{text}"
     );
+    // A backup says so of the store's file, and not of its own that is gone.
+    let to = history.dir.with_file_name("backup");
+    let error = offline::backup(&history.dir, &to, false, &mut |_| ()).unwrap_err();
+    assert_eq!(error.to_string(), text);
+    assert!(text.starts_with(file.to_str().unwrap()) && !to.exists(), "{text}");
 
     let mut bytes = sound;
     bytes[64 + 12] = 9;
