@@ -212,11 +212,7 @@ fn copy_again(from: &Path, to: &Path) -> Result<(), Error> {
         // The zeros behind that may be the last record's own; a start takes others for room that was reserved.
         target.set_len(length)
     };
-    copied().map_err(|source| Error::Read {
-        file: from.to_owned(),
-        action: "copy the file",
-        source,
-    })
+    copied().map_err(|source| copy_error(from, to, &source))
 }
 
 /// Bytes of a file without the zeros at its end.
@@ -238,11 +234,17 @@ fn written_bytes(file: &Path) -> io::Result<u64> {
 }
 
 fn copy_file(from: &Path, to: &Path) -> Result<(), Error> {
-    fs::copy(from, to).map(drop).map_err(|source| Error::Read {
+    let copied = fs::copy(from, to).map(drop);
+    copied.map_err(|source| copy_error(from, to, &source))
+}
+
+/// Names both files: the system does not say which of them failed.
+fn copy_error(from: &Path, to: &Path, source: &io::Error) -> Error {
+    Error::Read {
         file: from.to_owned(),
         action: "copy the file",
-        source,
-    })
+        source: io::Error::new(source.kind(), format!("to {}: {source}", to.display())),
+    }
 }
 
 /// Cuts the copy of the segment that was being written behind its last whole record.
