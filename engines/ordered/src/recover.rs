@@ -297,11 +297,48 @@ pub(crate) fn read_log(
     let mut recovered = match begin {
         Some(begin) => millpond_wal::read_from(&FORMAT, dir, begin, &mut apply),
         None => millpond_wal::read(&FORMAT, dir, &mut apply),
-    }?;
+    }
+    .map_err(|error| missing(error, dir, base))?;
     if let Some(base) = base {
         base.check(&mut recovered)?;
     }
     Ok(recovered)
+}
+
+/// Says which files are not there, where the log has no beginning: to it that is a gap before a file.
+fn missing(error: Error, dir: &Path, base: Option<&Base>) -> Error {
+    let Error::Gap {
+        file,
+        offset: 0,
+        expected,
+        found,
+        ..
+    } = &error
+    else {
+        return error;
+    };
+    let begins_late =
+        || found > expected && segments(&FORMAT, dir).is_ok_and(|all| all.first() == Some(found));
+    let (file, found) = match base {
+        Some(base) if *found == 0 => {
+            let name = file.file_name().unwrap_or_default().to_string_lossy();
+            let found =
+                format!("it needs the log from record {expected} on, and the segment {name} is missing");
+            (base.found.file.clone(), found)
+        }
+        None if begins_late() => {
+            let found = format!(
+                "the log begins with record {found}, and the checkpoint that stands for the records before it, or their segments, are missing"
+            );
+            (file.clone(), found)
+        }
+        _ => return error,
+    };
+    Error::Checkpoint {
+        file,
+        found,
+        fix: "restore the missing files from a copy, or the store from a backup (millpond ordered restore)",
+    }
 }
 
 /// Bytes of the segments from one on.
