@@ -14,6 +14,9 @@ pub use section::{MethodRule, Section, TokenGroup};
 use crate::{Backing, Callers, MethodId, Methods, Peer};
 use millpond_wire_schema::{Code, Status};
 
+/// How to bring a token, at the end of what a call without one is answered. A front whose calls have neither says its own.
+pub const SEND_TOKEN: &str = "send it as _token in the payload, or in the header Authorization: Bearer TOKEN";
+
 /// Whether a pattern of the configuration means a method: its name, or `PREFIX*`. The server's own methods, which begin
 /// with `*`, are meant by their names alone.
 fn matches(pattern: &str, name: &str) -> bool {
@@ -181,9 +184,7 @@ impl Access {
             ));
         }
         let Some(given) = given else {
-            return refused(format!(
-                "{name} needs a token; send it as _token in the payload, or in the header Authorization: Bearer TOKEN"
-            ));
+            return refused(format!("{name} needs a token; {SEND_TOKEN}"));
         };
         // Every token is compared, so that the time tells nothing of which one came close.
         let by_group = gate

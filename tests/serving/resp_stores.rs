@@ -252,6 +252,11 @@ fn tokens_open_the_methods_that_commands_are() {
     let server = Millpond::start(folder.path(), &[]);
     let mut redis = Redis::connect(&server);
     redis.line("SET a 1", "-NOAUTH Authentication required.\r\n");
+    redis.line(
+        "FLUSHDB",
+        "-NOAUTH Authentication required: the command is ordered.clear; AUTH with the token of a group that has its whole name in \
+         access.tokens.GROUP.methods\r\n",
+    );
     redis.line("AUTH w", "+OK\r\n");
     redis.line("SET a 1", "+OK\r\n");
     redis.line("AUTH readers r", "+OK\r\n");

@@ -170,7 +170,6 @@ impl Commands {
     ) {
         let form = Form {
             version: self.state.version,
-            with_token: self.state.token.is_some(),
             database,
             databases: self.options.databases,
             server_version: self.options.version,

@@ -5,10 +5,11 @@
 use crate::commands::Asked;
 use crate::commands::store::{error_text as store_error_text, goes_again, refused};
 use crate::databases::{Database, Databases, Holds};
+use millpond_calls::access::SEND_TOKEN;
 use millpond_fronts_answer as answer;
 use millpond_wire_frame::{Encoding, RespReply, RespVersion};
 use millpond_wire_payload::Payload;
-use millpond_wire_schema::{Code, Method as _, OrderedClear, Status};
+use millpond_wire_schema::{Code, Status};
 use std::borrow::Cow;
 use std::cell::Cell;
 
@@ -24,8 +25,6 @@ thread_local! {
 #[derive(Clone)]
 pub(crate) struct Form {
     pub(crate) version: RespVersion,
-    /// Its call brought a token.
-    pub(crate) with_token: bool,
     /// What was selected.
     pub(crate) database: Option<&'static Database>,
     pub(crate) databases: &'static Databases,
@@ -79,14 +78,12 @@ impl answer::Form for Form {
         let known = is_store
             .then(|| store_error_text(status, self.asked.method))
             .flatten();
-        // What a token opens alone is nothing that a client would log in for.
-        let with_token = self.with_token || self.asked.method == OrderedClear::NAME;
         let text: Cow<'_, str> = match known {
             Some(known) => known.into(),
             None if is_store && status.code == Code::StorageFailed => {
                 format!("READONLY {}", status.ex).into()
             }
-            None => error_text(status, with_token).into(),
+            None => error_text(status).into(),
         };
         for _ in 0..self.asked.answers {
             reply.error(&text);
@@ -95,9 +92,9 @@ impl answer::Form for Form {
 }
 
 /// An error: its first word is what clients of Redis look at.
-pub(crate) fn error_text(status: &Status, with_token: bool) -> String {
+pub(crate) fn error_text(status: &Status) -> String {
     let kind = match status.code {
-        Code::Unauthenticated if !with_token => return "NOAUTH Authentication required.".to_owned(),
+        Code::Unauthenticated if lacks_token(status) => return "NOAUTH Authentication required.".to_owned(),
         Code::Unauthenticated | Code::Forbidden => "NOPERM",
         Code::NotReady => "LOADING",
         Code::Overloaded => "OVERLOADED",
@@ -105,4 +102,9 @@ pub(crate) fn error_text(status: &Status, with_token: bool) -> String {
         _ => "ERR",
     };
     format!("{kind} {}", status.ex)
+}
+
+/// Whether a token would do that was not brought. What is off for all is nothing that a client would log in for.
+pub(crate) fn lacks_token(status: &Status) -> bool {
+    status.code == Code::Unauthenticated && status.ex.ends_with(SEND_TOKEN)
 }

@@ -88,7 +88,7 @@ fn login(here: &Here<'_>, user: Option<&[u8]>, token: &[u8]) -> Result<Box<str>,
         Ok(Login::Known) => Ok(token.into()),
         Ok(Login::Unknown) => Err(BAD_LOGIN.to_owned()),
         Ok(Login::NoTokens) => Err(NO_TOKENS.to_owned()),
-        Err(status) => Err(error_text(&status, true)),
+        Err(status) => Err(error_text(&status)),
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) use reply::Reply;
 use reply::{results, results_of, value};
 
 use super::Asked;
+use crate::form::lacks_token;
 use millpond_wire_frame::{Encoding, RespReply, RespWords};
 use millpond_wire_payload::Encoder;
 use millpond_wire_schema::Field as _;
@@ -29,6 +30,8 @@ const ARRAY32: [u8; 5] = [0xdd, 0, 0, 0, 0];
 
 const READ_ONLY: &str =
     "READONLY You can't write: the store cannot write its log, and nothing was written; see the server's log";
+const CLEAR_NO_TOKEN: &str = "NOAUTH Authentication required: the command is ordered.clear; AUTH with the token of a group that \
+                              has its whole name in access.tokens.GROUP.methods";
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
 /// Appends the operations of a command; or says what to answer instead.
@@ -266,6 +269,7 @@ pub(crate) fn error_text(status: &Status, method: &str) -> Option<&'static str> 
         (Some(Reason::Overflow), _) => Some(numbers::OVERFLOW),
         (Some(Reason::NotADecimal), _) => Some(numbers::NO_FLOAT),
         (Some(Reason::DecimalOverflow), _) => Some(numbers::INFINITE),
+        (None, _) if method == OrderedClear::NAME && lacks_token(status) => Some(CLEAR_NO_TOKEN),
         // Of a store that is cleared some keys may be gone.
         (None, Code::StorageFailed) if method != OrderedClear::NAME => Some(READ_ONLY),
         (None, Code::NodeUnavailable) => Some("NOREPLICAS Not enough good replicas to write."),
