@@ -196,7 +196,15 @@ impl Access {
         if by_admin || (!gate.admin && opened) {
             return Ok(());
         }
-        refused(format!("the token does not open {name}; send one that does"))
+        let by_name = match gate.token {
+            true => {
+                ": of a group whose methods have its whole name (PREFIX* does not mean it), or the admin's"
+            }
+            false => "",
+        };
+        refused(format!(
+            "the token does not open {name}; send one that does{by_name}"
+        ))
     }
 }
 
@@ -323,7 +331,7 @@ mod tests {
         check(by_name, "", Some("k-"), Err("does not open"));
         check(by_name, "", Some("k-1"), Ok(()));
         check(by_name, "k-9", Some("k-9"), Ok(()));
-        check(by_prefix, "k-9", Some("k-1"), Err("does not open"));
+        check(by_prefix, "k-9", Some("k-1"), Err("PREFIX* does not mean it"));
         check("", "k-9", Some(""), Err("does not open"));
         check("", "k-9", Some("k-9"), Ok(()));
     }

@@ -1,7 +1,8 @@
 //! The shipped example has every key, and says the defaults.
 
 use super::*;
-use std::collections::BTreeSet;
+use millpond_calls::Callers;
+use std::collections::{BTreeMap, BTreeSet};
 
 #[test]
 fn the_shipped_example_is_whole_and_true() {
@@ -31,6 +32,23 @@ fn the_shipped_example_is_whole_and_true() {
             assert!(keys.contains(&field), "{path:?} lacks {field:?}");
         }
     }
+}
+
+#[test]
+fn the_shipped_example_names_the_methods_that_no_prefix_means() {
+    let text = include_str!("../../../../config/millpond.toml");
+    let methods = millpond_methods::table(&BTreeMap::new());
+    let by_name = methods
+        .all()
+        .filter(|(method, _)| methods.entry(*method).callers == Callers::Token);
+    let (_, behind) = text.split_once("\"PREFIX*\" is").unwrap();
+    let (comment, _) = behind.split_once("these are off").unwrap();
+    let mut count = 0;
+    for (_, name) in by_name {
+        assert!(comment.contains(name), "{name}");
+        count += 1;
+    }
+    assert!(count > 0);
 }
 
 /// Sections by their paths, as their Debug forms show them.
