@@ -103,6 +103,20 @@ fn what_is_named_of_the_machine_must_be_there() {
             ],
         );
     }
+    // One folder by another name, there and not.
+    for other in ["./events", "tables/../events", "events"] {
+        refused(
+            &format!("ordered.other.path={other}"),
+            &["ordered.events.path and ordered.other.path are one folder, "],
+        );
+        if other == "tables/../events" {
+            std::fs::create_dir(folder.path().join("events")).unwrap();
+        }
+    }
+    refused(
+        "features.embeddings.overlay.path=events",
+        &["features.embeddings.overlay.path and ordered.events.path are one folder, "],
+    );
     assert!(!folder.path().join("logs").exists(), "nothing is made");
     if Path::new("/sys/devices/system/cpu/online").exists() {
         refused(

@@ -20,7 +20,7 @@ pub(super) fn check(config: &Config) -> Result<(), String> {
     config.log.file.as_deref().map_or(Ok(()), check_log)
 }
 
-/// The folders of logs, as the start of their engines needs them.
+/// The folders of logs, as the start of their engines needs them: no two may be one, which only one of them could open.
 fn check_logs(config: &Config) -> Result<(), String> {
     let overlays = config.features.iter().filter_map(|(name, section)| {
         let path = section.overlay.as_ref()?.path.as_deref()?;
@@ -30,9 +30,19 @@ fn check_logs(config: &Config) -> Result<(), String> {
         .ordered
         .iter()
         .filter_map(|(name, section)| Some((format!("ordered.{name}.path"), section.path.as_deref()?)));
-    overlays
-        .chain(stores)
-        .try_for_each(|(key, path)| check_folder(&key, path, may_write))
+    let mut named: Vec<(String, PathBuf)> = Vec::new();
+    for (key, path) in overlays.chain(stores) {
+        check_folder(&key, path, may_write)?;
+        let real = path.canonicalize().unwrap_or_else(|_| followed(path));
+        if let Some((other, _)) = named.iter().find(|(_, other)| *other == real) {
+            return Err(format!(
+                "{other} and {key} are one folder, {}; give each a folder of its own",
+                path.display()
+            ));
+        }
+        named.push((key, real));
+    }
+    Ok(())
 }
 
 /// Holds them against the kernel's list; a kernel that tells of none is not asked.
