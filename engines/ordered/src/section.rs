@@ -96,8 +96,13 @@ impl Section {
             (None, false) | (Some(_), true) => {}
         }
         millpond_wal::check_sync_every(at, self.durability, self.sync_every_ms)?;
-        if self.queue_max == 0 {
-            return Err(format!("{at}.queue_max is 0; expected at least 1"));
+        for (key, found) in [
+            ("queue_max", self.queue_max as u64),
+            ("segment_bytes_max", self.segment_bytes_max),
+        ] {
+            if found == 0 {
+                return Err(format!("{at}.{key} is 0; expected at least 1"));
+            }
         }
         if self.checkpoint_log_bytes == 0 {
             return Err(format!(

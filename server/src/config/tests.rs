@@ -119,6 +119,16 @@ fn what_is_named_must_be_there() {
         "ordered.a.checkpoint_log_bytes is 0; expected at least 1",
     );
     check(
+        "[ordered.a]\ndurability = \"memory\"\nsegment_bytes_max = 0",
+        &[],
+        "ordered.a.segment_bytes_max is 0; expected at least 1",
+    );
+    check(
+        "[features.a]\npath = \"t\"\n[features.a.overlay]\ndurability = \"memory\"\nsegment_bytes_max = 0",
+        &[],
+        "features.a.overlay.segment_bytes_max is 0; expected at least 1",
+    );
+    check(
         "[ordered.a]\ndurability = \"memory\"\nmemory_bytes_max = 0",
         &[],
         "ordered.a.memory_bytes_max is 0",

@@ -75,6 +75,7 @@ impl OverlaySection {
         for (key, found) in [
             ("bytes_max", self.bytes_max),
             ("queue_max", self.queue_max as u64),
+            ("segment_bytes_max", self.segment_bytes_max),
             ("ttl_ms", self.ttl_ms.unwrap_or(1)),
         ] {
             if found == 0 {
