@@ -287,9 +287,9 @@ fn what_is_not_served_is_refused_in_the_words_of_redis() {
         ("GET", "ERR wrong number of arguments for 'get' command"),
         ("GET 1 2", "ERR wrong number of arguments for 'get' command"),
         ("MGET", "ERR wrong number of arguments for 'mget' command"),
-        ("SELECT one", "ERR invalid DB index"),
-        ("SELECT +0", "ERR invalid DB index"),
-        ("SELECT 00", "ERR invalid DB index"),
+        ("SELECT one", "ERR value is not an integer or out of range"),
+        ("SELECT +0", "ERR value is not an integer or out of range"),
+        ("SELECT 00", "ERR value is not an integer or out of range"),
         ("SELECT 1", "ERR DB index is out of range"),
         ("SELECT -1", "ERR DB index is out of range"),
         (
@@ -310,6 +310,11 @@ fn what_is_not_served_is_refused_in_the_words_of_redis() {
             "ERR Protocol version is not an integer or out of range",
         ),
         ("HELLO 3 NAME x", "ERR Syntax error in HELLO option 'NAME'"),
+        (
+            "COMMAND COUNT x",
+            "ERR wrong number of arguments for 'command|count' command",
+        ),
+        ("COMMAND LIST x", "ERR syntax error"),
         ("CLIENT KILL", "ERR unknown subcommand 'KILL'. Try CLIENT HELP."),
         (
             "CLIENT SETNAME 'a b'",

@@ -63,6 +63,11 @@ fn values_are_replied_as_by_redis() {
             ("INCRBYFLOAT f -5e0", "$3\r\n5.6\r\n"),
             ("INCRBYFLOAT g 3.0e3", "$4\r\n3000\r\n"),
             ("INCRBYFLOAT f x", "-ERR value is not a valid float\r\n"),
+            (
+                "INCRBYFLOAT f -Infinity",
+                "-ERR increment would produce NaN or Infinity\r\n",
+            ),
+            ("INCRBYFLOAT f nan", "-ERR value is not a valid float\r\n"),
             ("INCRBYFLOAT a 1", "-ERR value is not a valid float\r\n"),
             (
                 "INCRBYFLOAT g 999999999999999999999",
@@ -292,6 +297,8 @@ fn tokens_open_the_methods_that_commands_are() {
         "-ERR FLUSHALL means 2 stores; SELECT each and FLUSHDB\r\n",
     );
     redis.line("FLUSHDB NOW", "-ERR syntax error\r\n");
+    redis.line("FLUSHALL NOW", "-ERR syntax error\r\n");
+    redis.line("FLUSHALL SYNC ASYNC", "-ERR syntax error\r\n");
     redis.line("FLUSHDB ASYNC", "+OK\r\n");
     redis.line("DBSIZE", ":0\r\n");
     redis.line("SELECT 4", "+OK\r\n");

@@ -40,7 +40,7 @@ pub(super) fn echo(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Vec<
 pub(super) fn select(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Vec<u8>) {
     let number = words.next().and_then(integer);
     let Some(number) = number else {
-        return here.reply(out).error("ERR invalid DB index");
+        return here.reply(out).error(super::store::numbers::NO_INTEGER);
     };
     let known = u32::try_from(number)
         .ok()

@@ -1,7 +1,7 @@
 //! COMMAND and CONFIG GET: what clients ask of a server before they use it.
 //! Its invariant: it says of a command what its row says.
 
-use super::{Here, ROWS, Row, find, lower, no_subcommand, wrong_number};
+use super::{Here, ROWS, Row, SYNTAX, find, lower, no_subcommand, wrong_number};
 use crate::glob::matches;
 use millpond_wire_frame::{RespReply, RespWords};
 
@@ -11,16 +11,20 @@ pub(super) fn command(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut V
         reply.array(ROWS.len());
         return ROWS.iter().for_each(|row| describe(row, &mut reply));
     };
+    let is_alone = words.clone().next().is_none();
     match lower(given).as_str() {
+        "count" if !is_alone => reply.error("ERR wrong number of arguments for 'command|count' command"),
+        // FILTERBY is not served.
+        "list" if !is_alone => reply.error(SYNTAX),
         "count" => reply.integer(ROWS.len() as i64),
         "list" => {
             reply.array(ROWS.len());
             ROWS.iter().for_each(|row| reply.bulk(row.name.as_bytes()));
         }
         "info" => {
-            let named: Vec<Option<&Row>> = match words.clone().next() {
-                None => ROWS.iter().map(Some).collect(),
-                Some(_) => words.map(find).collect(),
+            let named: Vec<Option<&Row>> = match is_alone {
+                true => ROWS.iter().map(Some).collect(),
+                false => words.map(find).collect(),
             };
             reply.array(named.len());
             for row in named {
@@ -31,9 +35,9 @@ pub(super) fn command(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut V
             }
         }
         "docs" => {
-            let named: Vec<&Row> = match words.clone().next() {
-                None => ROWS.iter().collect(),
-                Some(_) => words.filter_map(find).collect(),
+            let named: Vec<&Row> = match is_alone {
+                true => ROWS.iter().collect(),
+                false => words.filter_map(find).collect(),
             };
             reply.map(named.len());
             named.into_iter().for_each(|row| document(row, &mut reply));

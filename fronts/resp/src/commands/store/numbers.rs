@@ -37,8 +37,20 @@ pub(in crate::commands) fn incr_by_float(
 ) -> Result<Part, String> {
     let key = words.next().unwrap_or_default();
     let by = words.next().unwrap_or_default();
+    if is_infinite(by) {
+        return Err(INFINITE.to_owned());
+    }
     out.push(&Operation::IncrementDecimal(key.into(), by.into()));
     Ok(Part::of(1, Reply::First))
+}
+
+/// What Redis reads as a number that is infinite; no decimal number is.
+fn is_infinite(word: &[u8]) -> bool {
+    let digits = match word {
+        [b'+' | b'-', digits @ ..] => digits,
+        digits => digits,
+    };
+    digits.eq_ignore_ascii_case(b"inf") || digits.eq_ignore_ascii_case(b"infinity")
 }
 
 fn by(
