@@ -125,6 +125,8 @@ fn a_transaction_is_one_batch() {
     let server = Millpond::start(folder.path(), &[]);
     let mut redis = Redis::connect(&server);
     let queued = "+QUEUED\r\n";
+    let aborted =
+        "-EXECABORT Transaction discarded because of: wrong number of arguments for 'exec' command\r\n";
     for (line, expected) in [
         ("EXEC", "-ERR EXEC without MULTI\r\n"),
         ("DISCARD", "-ERR DISCARD without MULTI\r\n"),
@@ -148,6 +150,12 @@ fn a_transaction_is_one_batch() {
         ("MULTI", "+OK\r\n"),
         ("SET a 9", queued),
         ("DISCARD", "+OK\r\n"),
+        ("GET a", "$1\r\n2\r\n"),
+        ("EXEC x", aborted),
+        ("MULTI", "+OK\r\n"),
+        ("SET a 9", queued),
+        ("EXEC x", aborted),
+        ("EXEC", "-ERR EXEC without MULTI\r\n"),
         ("GET a", "$1\r\n2\r\n"),
     ] {
         match line {

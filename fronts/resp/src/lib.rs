@@ -18,7 +18,7 @@ pub use databases::{Database, Databases, Holds, Keys};
 pub use state::STATE_BYTES;
 
 use again::Again;
-use commands::{find, wrong_number};
+use commands::{Run, find, wrong_number};
 use millpond_calls::Service;
 use millpond_fronts_answer::Serving;
 use millpond_net::{Front, Match, Received, Session, Turn, limited};
@@ -201,7 +201,21 @@ impl Commands {
         };
         match find(name) {
             None => self.spoil(turn, &unknown(name, words)),
-            Some(row) if !row.takes(command.len()) => self.spoil(turn, &wrong_number(row.name)),
+            Some(row) if !row.takes(command.len()) => {
+                let error = wrong_number(row.name);
+                match row.run {
+                    // Whatever its words, it ends its transaction.
+                    Run::Exec => {
+                        self.state.queued = None;
+                        let why = error.trim_start_matches("ERR ");
+                        self.fail(
+                            turn,
+                            &format!("EXECABORT Transaction discarded because of: {why}"),
+                        );
+                    }
+                    _ => self.spoil(turn, &error),
+                }
+            }
             Some(row) => return self.run(local, turn, row, command, bytes),
         }
         0
