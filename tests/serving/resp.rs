@@ -120,6 +120,18 @@ impl Redis {
         String::from_utf8(text).unwrap()
     }
 
+    /// The text of a status that comes.
+    pub fn status(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).unwrap();
+            line.push(byte[0]);
+        }
+        let line = String::from_utf8(line).unwrap();
+        line.trim_end().strip_prefix('+').unwrap().to_owned()
+    }
+
     /// The same with words for a line.
     pub fn line(&mut self, line: &str, expected: &str) {
         self.check(format!("{line}\r\n").as_bytes(), expected.as_bytes());

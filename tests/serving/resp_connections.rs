@@ -40,6 +40,21 @@ fn a_connection_has_a_version_a_name_and_a_database() {
     redis.line("CONFIG GET save", "*2\r\n$4\r\nsave\r\n$0\r\n\r\n");
     redis.line("CONFIG GET appendonly", "*2\r\n$10\r\nappendonly\r\n$2\r\nno\r\n");
     redis.line("CONFIG GET nothing", "*0\r\n");
+    redis.line(
+        "CONFIG HELP",
+        "*5\r\n+CONFIG <subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n+GET <pattern> [<pattern> ...]\r\n\
+         +    Return a few settings whose names match, and their values.\r\n+HELP\r\n+    Print this help.\r\n",
+    );
+    for (command, items) in [("CLIENT", 19), ("COMMAND", 13)] {
+        redis.line(&format!("{command} HELP"), &format!("*{items}\r\n+{command} "));
+        let rest = "<subcommand> [<arg> [value] [opt] ...]. Subcommands are:\r\n";
+        redis.check(b"", rest.as_bytes());
+        for item in 1..items {
+            let line = redis.status();
+            let is_indented = line.starts_with("    ");
+            assert_eq!(is_indented, item % 2 == 0, "{command}: {line}");
+        }
+    }
     redis.line("SELECT 3", "+OK\r\n");
     let hello = "%7\r\n$6\r\nserver\r\n$8\r\nmillpond\r\n$7\r\nversion\r\n";
     redis.line("HELLO 3 SETNAME two", hello);

@@ -243,6 +243,19 @@ fn no_subcommand(command: &str, given: &[u8]) -> String {
     format!("ERR unknown subcommand '{shown}'. Try {upper} HELP.")
 }
 
+/// What the HELP of a command with subcommands answers: each of these, and what it does.
+fn help(command: &str, subcommands: &[(&str, &str)], reply: &mut RespReply<'_>) {
+    let upper = command.to_ascii_uppercase();
+    reply.array(2 * subcommands.len() + 3);
+    reply.status(&format!(
+        "{upper} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"
+    ));
+    for (subcommand, does) in subcommands.iter().chain(&[("HELP", "Print this help.")]) {
+        reply.status(subcommand);
+        reply.status(&format!("    {does}"));
+    }
+}
+
 /// A word in lower case, where it is text of at most a few bytes.
 fn lower(word: &[u8]) -> String {
     let word = word.get(..64).unwrap_or(word);

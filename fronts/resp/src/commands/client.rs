@@ -2,9 +2,26 @@
 //! Its invariant: it tells of no connection but its own.
 
 use super::connection::name;
-use super::{Here, SYNTAX, lower, no_subcommand, wrong_number};
+use super::{Here, SYNTAX, help, lower, no_subcommand, wrong_number};
 use millpond_net::RemoteAddr;
 use millpond_wire_frame::RespWords;
+
+const SUBCOMMANDS: &[(&str, &str)] = &[
+    ("GETNAME", "Return the name of this connection."),
+    ("ID", "Return the number of this connection."),
+    ("INFO", "Tell of this connection."),
+    ("LIST", "Tell of this connection, and of no other."),
+    ("NO-EVICT (ON|OFF)", "Change nothing: no connection is evicted."),
+    (
+        "NO-TOUCH (ON|OFF)",
+        "Change nothing: no key has a time of its last use.",
+    ),
+    (
+        "SETINFO (LIB-NAME|LIB-VER) <value>",
+        "Name the client's library, or its version.",
+    ),
+    ("SETNAME <name>", "Name this connection."),
+];
 
 pub(super) fn client(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Vec<u8>) {
     let given = words.next().unwrap_or_default();
@@ -31,7 +48,11 @@ pub(super) fn client(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Ve
             "on" | "off" => here.reply(out).status("OK"),
             _ => here.reply(out).error(SYNTAX),
         },
-        ("id" | "getname" | "setname" | "setinfo" | "list" | "info" | "no-evict" | "no-touch", _) => {
+        ("help", []) => help("client", SUBCOMMANDS, &mut here.reply(out)),
+        (
+            "id" | "getname" | "setname" | "setinfo" | "list" | "info" | "no-evict" | "no-touch" | "help",
+            _,
+        ) => {
             let command = format!("client|{}", lower(given));
             here.reply(out).error(&wrong_number(&command));
         }

@@ -1,9 +1,24 @@
 //! COMMAND and CONFIG GET: what clients ask of a server before they use it.
 //! Its invariant: it says of a command what its row says.
 
-use super::{Here, ROWS, Row, SYNTAX, find, lower, no_subcommand, wrong_number};
+use super::{Here, ROWS, Row, SYNTAX, find, help, lower, no_subcommand, wrong_number};
 use crate::glob::matches;
 use millpond_wire_frame::{RespReply, RespWords};
+
+const SUBCOMMANDS: &[(&str, &str)] = &[
+    ("(no subcommand)", "Describe all commands."),
+    ("COUNT", "Return the number of commands."),
+    (
+        "DOCS [<command-name> ...]",
+        "Say what commands do: these, or all.",
+    ),
+    ("INFO [<command-name> ...]", "Describe commands: these, or all."),
+    ("LIST", "Return the names of all commands."),
+];
+const OF_CONFIG: &[(&str, &str)] = &[(
+    "GET <pattern> [<pattern> ...]",
+    "Return a few settings whose names match, and their values.",
+)];
 
 pub(super) fn command(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Vec<u8>) {
     let mut reply = here.reply(out);
@@ -42,6 +57,7 @@ pub(super) fn command(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut V
             reply.map(named.len());
             named.into_iter().for_each(|row| document(row, &mut reply));
         }
+        "help" if is_alone => help("command", SUBCOMMANDS, &mut reply),
         _ => reply.error(&no_subcommand("command", given)),
     }
 }
@@ -77,10 +93,12 @@ fn document(row: &Row, reply: &mut RespReply<'_>) {
 
 pub(super) fn config(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Vec<u8>) {
     let given = words.next().unwrap_or_default();
-    if lower(given) != "get" {
-        return here.reply(out).error(&no_subcommand("config", given));
-    }
     let patterns: Vec<String> = words.map(lower).collect();
+    match lower(given).as_str() {
+        "get" => {}
+        "help" if patterns.is_empty() => return help("config", OF_CONFIG, &mut here.reply(out)),
+        _ => return here.reply(out).error(&no_subcommand("config", given)),
+    }
     if patterns.is_empty() {
         return here.reply(out).error(&wrong_number("config|get"));
     }
