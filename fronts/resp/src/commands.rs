@@ -199,6 +199,11 @@ impl Row {
         by_kind.iter().find(|served| served.kind == kind)
     }
 
+    /// Whether any database has it. What none has is a row so that a table says that it is read only.
+    pub(crate) fn is_served(&self) -> bool {
+        !matches!(self.run, Run::Keys([]))
+    }
+
     /// Whether it is of those that a transaction is made of, and not queued.
     pub(crate) fn is_of_transactions(&self) -> bool {
         ["multi", "exec", "discard", "quit", "reset"].contains(&self.name)

@@ -1,5 +1,5 @@
 //! COMMAND and CONFIG GET: what clients ask of a server before they use it.
-//! Its invariant: it says of a command what its row says.
+//! Its invariant: it says of a command what its row says, and of what no database has nothing.
 
 use super::{Here, ROWS, Row, SYNTAX, find, help, lower, no_subcommand, wrong_number};
 use crate::glob::matches;
@@ -22,24 +22,25 @@ const OF_CONFIG: &[(&str, &str)] = &[(
 
 pub(super) fn command(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut Vec<u8>) {
     let mut reply = here.reply(out);
+    let all: Vec<&Row> = ROWS.iter().filter(|row| row.is_served()).collect();
     let Some(given) = words.next() else {
-        reply.array(ROWS.len());
-        return ROWS.iter().for_each(|row| describe(row, &mut reply));
+        reply.array(all.len());
+        return all.into_iter().for_each(|row| describe(row, &mut reply));
     };
     let is_alone = words.clone().next().is_none();
     match lower(given).as_str() {
         "count" if !is_alone => reply.error("ERR wrong number of arguments for 'command|count' command"),
         // FILTERBY is not served.
         "list" if !is_alone => reply.error(SYNTAX),
-        "count" => reply.integer(ROWS.len() as i64),
+        "count" => reply.integer(all.len() as i64),
         "list" => {
-            reply.array(ROWS.len());
-            ROWS.iter().for_each(|row| reply.bulk(row.name.as_bytes()));
+            reply.array(all.len());
+            all.into_iter().for_each(|row| reply.bulk(row.name.as_bytes()));
         }
         "info" => {
             let named: Vec<Option<&Row>> = match is_alone {
-                true => ROWS.iter().map(Some).collect(),
-                false => words.map(find).collect(),
+                true => all.into_iter().map(Some).collect(),
+                false => words.map(find_served).collect(),
             };
             reply.array(named.len());
             for row in named {
@@ -51,8 +52,8 @@ pub(super) fn command(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut V
         }
         "docs" => {
             let named: Vec<&Row> = match is_alone {
-                true => ROWS.iter().collect(),
-                false => words.filter_map(find).collect(),
+                true => all,
+                false => words.filter_map(find_served).collect(),
             };
             reply.map(named.len());
             named.into_iter().for_each(|row| document(row, &mut reply));
@@ -60,6 +61,10 @@ pub(super) fn command(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut V
         "help" if is_alone => help("command", SUBCOMMANDS, &mut reply),
         _ => reply.error(&no_subcommand("command", given)),
     }
+}
+
+fn find_served(name: &[u8]) -> Option<&'static Row> {
+    find(name).filter(|row| row.is_served())
 }
 
 /// The ten parts of COMMAND's reply.
