@@ -185,6 +185,26 @@ fn lists_and_what_has_no_place_here_are_replied_as_by_redis() {
 }
 
 #[test]
+fn a_push_of_too_many_items_is_refused_before_it_is_a_call() {
+    let folder = folder("");
+    let server = Millpond::start(folder.path(), &["server.frame_bytes_max=1048576"]);
+    let mut redis = Redis::connect(&server);
+    let push = |items: usize| {
+        let words = [&b"LPUSH"[..], b"l"].into_iter();
+        command(
+            &words
+                .chain(std::iter::repeat_n(&b"x"[..], items))
+                .collect::<Vec<_>>(),
+        )
+    };
+    redis.check(
+        &push(65_537),
+        b"-ERR 'lpush' has 65537 items, and at most 65536 are pushed at once; send fewer\r\n",
+    );
+    redis.check(&push(65_536), b":65536\r\n");
+}
+
+#[test]
 fn a_store_is_a_database_of_any_bytes() {
     let folder = folder("");
     let server = Millpond::start(folder.path(), &[]);

@@ -6,12 +6,19 @@ use super::{Operations, Part, Parts, Reply, begin_map, results};
 use crate::commands::{Asked, Asking};
 use millpond_wire_frame::{Encoding, RespWords};
 use millpond_wire_payload::Encoder;
+use millpond_wire_schema::ordered_append::ITEMS_MAX;
 use millpond_wire_schema::ordered_batch::{Operation, Options};
 use millpond_wire_schema::{Method as _, OrderedItems};
 
 pub(in crate::commands) fn push(out: &mut Operations<'_>, mut words: RespWords<'_>) -> Result<Part, String> {
     let key = words.next().unwrap_or_default();
-    let items = words.map(Into::into).collect();
+    let items: Vec<_> = words.map(Into::into).collect();
+    if items.len() > ITEMS_MAX {
+        return Err(format!(
+            "ERR 'lpush' has {} items, and at most {ITEMS_MAX} are pushed at once; send fewer",
+            items.len()
+        ));
+    }
     out.push(&Operation::Append(key.into(), items, Options::default()));
     Ok(Part::of(1, Reply::Number))
 }
