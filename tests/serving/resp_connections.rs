@@ -86,6 +86,14 @@ fn a_connection_has_a_version_a_name_and_a_database() {
         "INFO keyspace",
         "$80\r\n# Keyspace\r\ndb0:keys=100,expires=0,avg_ttl=0\r\ndb3:keys=100,expires=0,avg_ttl=0\r\n\r\n",
     );
+    let stats = redis.bulk("INFO stats");
+    assert!(
+        stats.contains("\r\ntotal_connections_received:") && !stats.contains("received:0\r\n"),
+        "{stats}"
+    );
+    assert!(stats.contains("\r\nrejected_connections:0\r\n"), "{stats}");
+    let clients = redis.bulk("INFO clients");
+    assert!(clients.contains("\r\nblocked_clients:0\r\n"), "{clients}");
     redis.line("QUIT", "+OK\r\n");
     assert_eq!(redis.rest(), b"");
 }

@@ -66,6 +66,8 @@ fn server(infos: &Map<'_>, form: &Form, text: &mut String) {
 
 fn clients(infos: &Map<'_>, _: &Form, text: &mut String) {
     line(text, "connected_clients", &number(infos, "connections_live"));
+    // No command waits for another client's.
+    line(text, "blocked_clients", "0");
 }
 
 fn stats(infos: &Map<'_>, form: &Form, text: &mut String) {
@@ -78,6 +80,16 @@ fn stats(infos: &Map<'_>, form: &Form, text: &mut String) {
         },
     );
     let evicted: u64 = evicted.flatten().sum();
+    line(
+        text,
+        "total_connections_received",
+        &number(infos, "connections_accepted"),
+    );
+    line(
+        text,
+        "rejected_connections",
+        &number(infos, "connections_refused"),
+    );
     line(text, "evicted_keys", &evicted.to_string());
 }
 
