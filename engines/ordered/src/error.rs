@@ -3,12 +3,15 @@
 //! Invariant: an error says whether something was written, or may have been.
 
 use std::fmt;
+use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 use millpond_wal::QueueError;
 
 use crate::Error;
 use crate::list::Kind;
+use crate::record::FORMAT;
 use crate::replication::{NotLeader, Unacknowledged};
 
 /// Why a write was not acknowledged.
@@ -264,6 +267,16 @@ pub(crate) fn check_ttl(ttl_ms: Option<u64>) -> Result<(), WriteError> {
     match ttl_ms {
         Some(0) => Err(WriteError::NoTime),
         _ => Ok(()),
+    }
+}
+
+/// What goes wrong with a store's folder.
+pub(crate) fn folder_error(dir: &Path, action: &'static str, source: io::Error) -> Error {
+    Error::Folder {
+        keeper: FORMAT.keeper,
+        dir: dir.to_owned(),
+        action,
+        source,
     }
 }
 

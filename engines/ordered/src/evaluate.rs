@@ -3,40 +3,26 @@
 //! Invariants: an operation sees those before it; whatever a batch does with a key, its value is copied out of the index at most once to be
 //! changed.
 
+mod lists;
+mod own;
+
 use std::collections::HashMap;
 
-use crate::batch::{BATCH_ITEMS_MAX, Batch, Effect, Operation};
+use crate::batch::{Batch, Effect, Operation};
 use crate::change::{Edit, Held};
 use crate::decimal::{DECIMAL_BYTES_MAX, Decimal};
 use crate::error::{WriteError, WrongKind, at_most};
 use crate::index::Versioned;
 use crate::inspect::Looked;
 use crate::judge::{Conditions, Judge, Refusal, Unplanned, conflict, expires_ms};
-use crate::list::{Kind, LIST_BYTES_MAX, List, encode_items, places};
+use crate::list::{Kind, List};
 use crate::plan::{Made, Plan, Step};
 use crate::put::{PUT_BYTES_MAX, VALUE_BYTES_MAX};
-use crate::read::{ITEM_BYTES, items};
 use crate::tree::{BROUGHT_AT_ONCE, Near};
+use own::{Own, Value, value_of_put};
 
 /// Largest initial capacity of `own`.
 const OWN_AT_FIRST: usize = 1024;
-
-/// A key that the batch has changed, or has copied to read it.
-struct Own {
-    /// The step of its last change, if there is one.
-    step: Option<usize>,
-    version: u64,
-    expires_ms: u64,
-    value: Value,
-}
-
-enum Value {
-    Nothing,
-    /// That of the put at a place of the batch.
-    OfPut(usize),
-    Bytes(Vec<u8>),
-    List(List),
-}
 
 /// The operations of a batch, one behind the other.
 pub(crate) struct Evaluation<'e> {
@@ -357,86 +343,6 @@ impl<'e> Evaluation<'e> {
         Ok(Effect::IncrementedDecimal { value: text, version })
     }
 
-    fn append(
-        &mut self,
-        (at, key): (usize, &'e [u8]),
-        (items, keep): (&[Vec<u8>], u32),
-        ttl_ms: Option<u64>,
-    ) -> Result<Effect, WriteError> {
-        let looked = self.look_for(key, Kind::List)?;
-        let expires_ms = match ttl_ms {
-            None => looked.expires_ms,
-            Some(_) => expires_ms(|| self.judge.now_ms, ttl_ms),
-        };
-        let newest = items
-            .get(items.len().saturating_sub(keep as usize)..)
-            .unwrap_or(items);
-        let Some(list) = self.list(key)? else {
-            let mut list = List::default();
-            list.append(newest, keep);
-            at_most("bytes of a list", list.value_bytes(), LIST_BYTES_MAX)?;
-            let edit = Edit::NewList(list.clone().into_value());
-            let count = list.len();
-            let made = Made::Edited(edit, Held::Later);
-            let version = self.set((at, key), (made, Value::List(list)), expires_ms);
-            return Ok(Effect::Listed { count, version });
-        };
-        list.append(newest, keep);
-        at_most("bytes of a list", list.value_bytes(), LIST_BYTES_MAX)?;
-        let count = list.len();
-        let items = encode_items(newest);
-        let version = self.edit((at, key), Edit::Append { items, keep }, expires_ms);
-        Ok(Effect::Listed { count, version })
-    }
-
-    fn items(&mut self, key: &'e [u8], span: (i64, i64)) -> Result<Vec<Vec<u8>>, WriteError> {
-        let bytes_max = self.batch.read_bytes_max.saturating_sub(self.plan.read_bytes);
-        let Some(list) = self.list(key)? else {
-            return Ok(Vec::new());
-        };
-        let found = items(list, span, bytes_max);
-        let bytes = match &found {
-            Ok(found) => found.iter().map(|item| item.len() + ITEM_BYTES).sum(),
-            Err(bytes) => *bytes,
-        };
-        self.count_read(bytes)?;
-        let found = found.unwrap_or_default();
-        self.items_read += found.len();
-        at_most(
-            "items of lists that the batch reads",
-            self.items_read,
-            BATCH_ITEMS_MAX,
-        )?;
-        Ok(found)
-    }
-
-    fn trim(
-        &mut self,
-        (at, key): (usize, &'e [u8]),
-        (start, stop): (i64, i64),
-    ) -> Result<Effect, WriteError> {
-        let looked = self.look_for(key, Kind::List)?;
-        let left = places(looked.count, start, stop);
-        if left.len() == looked.count {
-            let Looked { count, version, .. } = looked;
-            return Ok(Effect::Listed { count, version });
-        }
-        if left.is_empty() {
-            self.remove(at, key);
-            return Ok(Effect::Listed { count: 0, version: 0 });
-        }
-        let (older, kept) = (looked.count - left.end, left.len());
-        if let Some(list) = self.list(key)? {
-            list.trim(older, kept);
-        }
-        let edit = Edit::Trim {
-            older: older as u32,
-            kept: kept as u32,
-        };
-        let version = self.edit((at, key), edit, looked.expires_ms);
-        Ok(Effect::Listed { count: kept, version })
-    }
-
     fn concatenate(&mut self, (at, key): (usize, &'e [u8]), added: &[u8]) -> Result<Effect, WriteError> {
         let looked = self.look_for(key, Kind::Bytes)?;
         let bytes = looked.value_bytes + added.len();
@@ -456,15 +362,6 @@ impl<'e> Evaluation<'e> {
             }
         };
         Ok(Effect::Concatenated { bytes, version })
-    }
-
-    /// A list that is there, to be read or changed.
-    fn list(&mut self, key: &'e [u8]) -> Result<Option<&mut List>, WriteError> {
-        self.look_for(key, Kind::List)?;
-        Ok(self.own(key)?.and_then(|own| match &mut own.value {
-            Value::List(list) => Some(list),
-            _ => None,
-        }))
     }
 
     /// A key that is there, with a copy of its value that the batch may change.
@@ -532,31 +429,6 @@ impl<'e> Evaluation<'e> {
     }
 }
 
-impl Own {
-    fn looked(&self, batch: &Batch) -> Looked {
-        let (kind, value_bytes, count) = match &self.value {
-            Value::Nothing => return Looked::default(),
-            Value::OfPut(at) => (Kind::Bytes, value_of_put(batch, *at).len(), 0),
-            Value::Bytes(value) => (Kind::Bytes, value.len(), 0),
-            Value::List(list) => (Kind::List, list.value_bytes(), list.len()),
-        };
-        Looked {
-            kind: Some(kind),
-            version: self.version,
-            expires_ms: self.expires_ms,
-            value_bytes,
-            count,
-        }
-    }
-
-    /// From here on the value is no longer that of the put.
-    fn take_from_put(&mut self, batch: &Batch) {
-        if let Value::OfPut(at) = self.value {
-            self.value = Value::Bytes(value_of_put(batch, at).to_vec());
-        }
-    }
-}
-
 /// Whether a key holds a kind of value.
 fn is_of(key: &[u8], found: Kind, kind: Kind) -> Result<(), WriteError> {
     if found == kind {
@@ -564,11 +436,4 @@ fn is_of(key: &[u8], found: Kind, kind: Kind) -> Result<(), WriteError> {
     }
     let key = key.to_vec();
     Err(WriteError::WrongKind(WrongKind { key, found }))
-}
-
-fn value_of_put(batch: &Batch, at: usize) -> &[u8] {
-    match batch.operations.get(at) {
-        Some(Operation::Put { value, .. }) => value,
-        _ => &[],
-    }
 }

@@ -2,7 +2,6 @@
 //!
 //! It copies no value. Invariant: what is said of a key is of one moment of the call; that of several keys need not be of the same moment.
 
-use crate::checkpoint::keeper::Counts;
 use crate::list::Kind;
 use crate::{Eviction, Store};
 
@@ -78,15 +77,5 @@ impl Store {
     /// Keys that were removed to make room since the store was opened, those among them that had expired.
     pub fn evicted(&self) -> u64 {
         self.handle.room.evicted()
-    }
-
-    pub(crate) fn counted(&self, count: impl FnOnce(&Counts) -> f64) -> f64 {
-        self.handle.meet.as_ref().map_or(0.0, |meet| count(&meet.counts))
-    }
-
-    /// Seconds since a moment of the store's clock; 0 where it is none.
-    pub(crate) fn age_s(&self, since_ms: u64) -> f64 {
-        let age_ms = self.handle.index.clock().now_ms().saturating_sub(since_ms);
-        if since_ms == 0 { 0.0 } else { age_ms as f64 / 1e3 }
     }
 }

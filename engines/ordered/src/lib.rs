@@ -49,6 +49,7 @@ mod inspect;
 mod judge;
 mod list;
 mod memory;
+mod metrics;
 pub mod offline;
 mod options;
 mod plan;

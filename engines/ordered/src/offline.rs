@@ -13,6 +13,7 @@ use millpond_wal::{TornTail, segment_path, segments};
 
 use crate::Error;
 use crate::checkpoint::{Files, path};
+use crate::error::folder_error;
 use crate::index::is_over;
 use crate::list::{self, Kind};
 use crate::record::FORMAT;
@@ -106,15 +107,6 @@ impl Kept {
             ))),
             false => Ok(Kept { _lock: lock }),
         }
-    }
-}
-
-pub(crate) fn folder_error(dir: &Path, action: &'static str, source: io::Error) -> Error {
-    Error::Folder {
-        keeper: FORMAT.keeper,
-        dir: dir.to_owned(),
-        action,
-        source,
     }
 }
 

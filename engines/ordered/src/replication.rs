@@ -7,6 +7,7 @@
 mod acknowledge;
 pub(crate) mod aside;
 mod copy;
+mod desk;
 mod follow;
 mod incoming;
 mod install;
@@ -22,19 +23,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use millpond_metrics::Metric;
 use millpond_wal::{History, Log, Queue};
 
-use crate::error::WriteError;
-use crate::offline::folder_error;
+use crate::error::{WriteError, folder_error};
 use crate::store::Handle;
 use crate::write::Write;
 use crate::{Durability, Error, Store};
 pub(crate) use acknowledge::Acks;
-use follow::{Desk, WAIT_MAX};
+use desk::Desk;
 pub(crate) use note::Note;
 use pieces::Pieces;
 use ship::Shipping;
+pub(crate) use ship::WAIT_MAX;
 
 pub use acknowledge::{Acknowledge, Unacknowledged};
 pub(crate) use copy::Copies;
@@ -446,76 +446,6 @@ impl Handle {
 }
 
 impl Store {
-    /// What a page has of its followers and its leader.
-    pub const REPLICATION_METRICS: &'static [Metric<Store>] = &[
-        Metric::gauge(
-            "millpond_store_leads",
-            "1 where the store takes writes; 0 where it follows another server's, or another was promoted in its place.",
-            |store: &Store| f64::from(store.role() == Role::Leads),
-        )
-        .info("leads"),
-        Metric::gauge(
-            "millpond_store_record",
-            "The last record of its log; 0 where there is none.",
-            |store: &Store| store.last_sequence() as f64,
-        ),
-        Metric::gauge(
-            "millpond_store_follower_connected",
-            "Of a follower: 1 while its leader answers.",
-            |store: &Store| f64::from(store.lag().is_some_and(|lag| lag.is_connected)),
-        ),
-        Metric::gauge(
-            "millpond_store_follower_lag_records",
-            "Of a follower: records that its leader had when it last answered, and this store has not.",
-            |store: &Store| store.lag().map_or(0.0, |lag| lag.records as f64),
-        ),
-        Metric::gauge(
-            "millpond_store_follower_lag_seconds",
-            "Of a follower: for how long it has not had all that its leader had, as far as it knows; 0 until it had once.",
-            |store: &Store| {
-                store
-                    .lag()
-                    .and_then(|lag| lag.ms)
-                    .map_or(0.0, |ms| ms as f64 / 1e3)
-            },
-        ),
-        Metric::gauge(
-            "millpond_store_followers",
-            "Of a leader: servers that asked for its records within the last minute.",
-            |store: &Store| {
-                let mut seen = store.followers();
-                seen.retain(|follower| follower.age <= WAIT_MAX);
-                seen.len() as f64
-            },
-        )
-        .info("followers"),
-        Metric::gauge(
-            "millpond_store_unacknowledged",
-            "1 while no follower has the store's last writes in time (acknowledge = \"follower\"): they are held back, and further ones refused.",
-            |store: &Store| f64::from(store.is_acknowledging() == Some(false)),
-        ),
-        Metric::gauge(
-            "millpond_store_follower_copying",
-            "Of a follower: 1 while it takes a copy of its leader's store, as the leader's log begins behind what it has.",
-            |store: &Store| f64::from(store.copy_progress().is_some()),
-        ),
-        Metric::gauge(
-            "millpond_store_follower_copied_bytes",
-            "Of a follower that takes a copy: bytes of the leader's checkpoint that it has; 0 otherwise.",
-            |store: &Store| store.copy_progress().map_or(0.0, |copy| copy.bytes as f64),
-        ),
-        Metric::gauge(
-            "millpond_store_follower_copy_bytes",
-            "Of a follower that takes a copy: bytes of the leader's checkpoint; 0 otherwise.",
-            |store: &Store| store.copy_progress().map_or(0.0, |copy| copy.of_bytes as f64),
-        ),
-        Metric::gauge(
-            "millpond_store_copies_given",
-            "Of a leader: checkpoints that it holds for followers which copy it, with the log behind them.",
-            |store: &Store| store.copies_given() as f64,
-        ),
-    ];
-
     /// What it is to others that have its records; a store without a log leads.
     pub fn role(&self) -> Role {
         let shared = self.handle.replication.as_ref();

@@ -9,7 +9,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, mpsc};
 use std::time::Instant;
 
-use millpond_metrics::Metric;
 use millpond_wal::{
     Deadline, Disk, Log, LogThread, Notice, Queue, QueueError, ReadOnly, RealDisk, Refused, Wake, Work as _,
     create_dir, lock, outcome_unknown, sync_folders,
@@ -62,73 +61,6 @@ pub(crate) struct Handle {
 }
 
 impl Store {
-    /// What a page and `*infos` have of it. Of several processes one has the stores.
-    pub const METRICS: &'static [Metric<Store>] = &[
-        Metric::gauge("millpond_store_keys", "Keys in the store.", |store: &Store| {
-            store.len() as f64
-        })
-        .info("keys"),
-        Metric::gauge(
-            "millpond_store_bytes",
-            "Memory that the store's entries take: keys, values and 48 bytes each.",
-            |store: &Store| store.entry_bytes() as f64,
-        ),
-        Metric::gauge(
-            "millpond_store_memory_bytes",
-            "Memory that the store's tree has taken, with what is free in it for entries to come.",
-            |store: &Store| store.handle.index.tree_bytes() as f64,
-        ),
-        Metric::gauge(
-            "millpond_store_expiring_keys",
-            "Keys in the store that expire, those that have and are not removed yet among them.",
-            |store: &Store| store.handle.index.expiring() as f64,
-        )
-        .info("expiring"),
-        Metric::counter(
-            "millpond_store_evicted_total",
-            "Keys removed to make room for writes, by the store's eviction.",
-            |store: &Store| store.evicted() as f64,
-        )
-        .info("evicted"),
-        Metric::gauge(
-            "millpond_store_read_only",
-            "1 once its log failed: reads go on, puts are refused until a restart.",
-            |store: &Store| f64::from(store.read_only().is_some()),
-        ),
-        Metric::gauge(
-            "millpond_store_log_bytes",
-            "Bytes of the log since the last checkpoint: what a start reads behind it.",
-            |store: &Store| store.counted(|counts| counts.log_bytes.load(Ordering::Relaxed) as f64),
-        ),
-        Metric::gauge(
-            "millpond_store_checkpoint_bytes",
-            "Bytes of the last checkpoint; 0 where there is none.",
-            |store: &Store| store.counted(|counts| counts.bytes.load(Ordering::Relaxed) as f64),
-        ),
-        Metric::gauge(
-            "millpond_store_checkpoint_seconds",
-            "How long the last checkpoint took to write; 0 where this process has written none.",
-            |store: &Store| store.counted(|counts| counts.took_ms.load(Ordering::Relaxed) as f64 / 1e3),
-        ),
-        Metric::gauge(
-            "millpond_store_checkpoint_age_seconds",
-            "Since the last checkpoint was finished; 0 where there is none.",
-            |store: &Store| store.counted(|counts| store.age_s(counts.taken_ms.load(Ordering::Relaxed))),
-        ),
-        Metric::gauge(
-            "millpond_store_checkpoint_failing",
-            "1 while the last attempt to write a checkpoint failed: the log grows.",
-            |store: &Store| store.counted(|counts| f64::from(counts.is_failing.load(Ordering::Relaxed))),
-        ),
-        Metric::gauge(
-            "millpond_store_sweep_failing",
-            "1 while keys that have expired, or are beyond the limit, cannot be removed: they take memory.",
-            |store: &Store| {
-                store.counted(|counts| f64::from(counts.is_sweep_failing.load(Ordering::Relaxed)))
-            },
-        ),
-    ];
-
     /// Opens the store in `dir`, which is created if only it is missing, and recovers it from its log.
     ///
     /// # Errors

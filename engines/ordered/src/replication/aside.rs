@@ -12,7 +12,7 @@ use millpond_wal::{Disk, LogFile, write_all};
 
 use crate::Error;
 use crate::checkpoint::remove_before;
-use crate::offline::folder_error;
+use crate::error::folder_error;
 
 const SUFFIX: &str = ".copy";
 const NOTE: &str = "installing";

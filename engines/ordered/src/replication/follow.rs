@@ -1,18 +1,17 @@
 //! A follower's part: where its log ends, the leader's next records into it, and its promotion.
 //!
-//! All of it is done by the log thread, between two groups. Invariant: records take effect behind what the log ends with, in their order,
+//! What changes the log or the index is done by the log thread (`desk`). Invariant: records take effect behind what the log ends with, in their order,
 //! once they are as durable as configured; what does not follow changes nothing.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
 use millpond_wal::{Body, BrokenRun, History, Log, Mark, Record, Tail, records_in};
 
+use super::desk::{Outcome, Task};
 use super::{Lag, Note, Position, Replication, Role, Shipment, lock};
-use crate::checkpoint::bytes::Head;
 use crate::commit::Committer;
 use crate::record::{FORMAT, Logged};
 use crate::{Error, Store};
@@ -78,30 +77,6 @@ impl FollowError {
     }
 }
 
-pub(super) enum Task {
-    Apply(Shipment),
-    Promote,
-    /// The copy that lies in the folder.
-    Install(Head),
-}
-
-pub(super) type Outcome = Result<Position, FollowError>;
-
-/// Where the log thread finds what it is to do.
-#[derive(Default)]
-pub(super) struct Desk {
-    waiting: Vec<(Task, SyncSender<Outcome>)>,
-    is_closed: bool,
-}
-
-impl Desk {
-    /// Who waits learns that nothing more is done.
-    pub fn close(&mut self) {
-        self.is_closed = true;
-        self.waiting.clear();
-    }
-}
-
 /// A record of the leader's log, as it goes into this one.
 pub(super) struct Shipped<'s> {
     kind: u8,
@@ -137,59 +112,8 @@ impl Body for Shipped<'_> {
     }
 }
 
-impl Replication {
-    fn ask(&self, task: Task) -> Receiver<Outcome> {
-        let (sender, receiver) = sync_channel(1);
-        let mut desk = lock(&self.desk);
-        if !desk.is_closed {
-            desk.waiting.push((task, sender));
-        }
-        drop(desk);
-        self.is_awaited.store(true, Ordering::Release);
-        self.queue.nudge();
-        receiver
-    }
-
-    pub(super) fn ask_wait(&self, task: Task) -> Outcome {
-        self.ask(task).recv().unwrap_or(Err(FollowError::Closed))
-    }
-}
-
 impl Committer {
-    /// Does what was asked since the last group, and says how far the log is.
-    pub fn replicate(&mut self) {
-        self.serve_desk();
-        self.say_end();
-    }
-
-    /// Does what was asked.
-    pub fn serve_desk(&mut self) {
-        let is_awaited = &self.replication.is_awaited;
-        if is_awaited.load(Ordering::Relaxed) && is_awaited.swap(false, Ordering::Acquire) {
-            let waiting = std::mem::take(&mut lock(&self.replication.desk).waiting);
-            for (task, sender) in waiting {
-                let done = match task {
-                    Task::Apply(shipment) => self.take_in(&shipment),
-                    Task::Promote => self.promote(),
-                    Task::Install(head) => self.install_copy(head),
-                };
-                self.say_end();
-                let _ = sender.send(done);
-            }
-        }
-    }
-
-    /// A read-only log is not announced: its last records may never have been shown. Nor is what is held back.
-    fn say_end(&self) {
-        if self.held.is_some() {
-            return;
-        }
-        if let Some(log) = self.log.as_ref().filter(|log| log.read_only().is_none()) {
-            self.replication.wrote(log.next_sequence() - 1);
-        }
-    }
-
-    fn take_in(&mut self, shipment: &Shipment) -> Outcome {
+    pub(super) fn take_in(&mut self, shipment: &Shipment) -> Outcome {
         let replication = self.replication.share();
         let Role::Follows { .. } = replication.role() else {
             return Err(FollowError::NotFollowing(replication.role().as_str()));
@@ -237,7 +161,7 @@ impl Committer {
         Ok(*position)
     }
 
-    fn promote(&mut self) -> Outcome {
+    pub(super) fn promote(&mut self) -> Outcome {
         let replication = self.replication.share();
         let above = match replication.role() {
             Role::Leads => return Err(FollowError::NotFollowing(Role::Leads.as_str())),
@@ -440,6 +364,3 @@ impl Store {
         shared.ok_or(FollowError::NotFollowing("a store without a log"))
     }
 }
-
-/// How long a store that is asked for records waits at most for the next.
-pub(super) const WAIT_MAX: Duration = Duration::from_secs(60);

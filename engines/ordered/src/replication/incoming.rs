@@ -11,11 +11,12 @@ use millpond_wal::{Begin, BrokenRun, Disk, Durability, History, Log, LogFile, Re
 
 use super::aside::{Aside, aside, clear};
 use super::copy::{CopyProgress, Piece, Wanted, may_replace};
-use super::follow::{FollowError, Shipped, Task, check_records};
+use super::desk::Task;
+use super::follow::{FollowError, Shipped, check_records};
 use super::{Pieces, Position, Replication, Shipment, lock};
 use crate::checkpoint::read::Opened;
 use crate::checkpoint::{bytes::Head, look_for_room, path};
-use crate::offline::folder_error;
+use crate::error::folder_error;
 use crate::record::FORMAT;
 use crate::recover::Reporter;
 use crate::{Error, Store};

@@ -9,7 +9,8 @@ use millpond_wal::History;
 
 use super::aside::{commit, install, take_back};
 use super::copy::may_replace;
-use super::follow::{FollowError, Outcome};
+use super::desk::Outcome;
+use super::follow::FollowError;
 use super::{Position, Role, lock};
 use crate::Error;
 use crate::checkpoint::bytes::Head;

@@ -14,7 +14,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use crate::Error;
-use crate::offline::folder_error;
+use crate::error::folder_error;
 
 /// A file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -15,12 +15,13 @@ use std::time::{Duration, Instant};
 
 use millpond_wal::{Clock, History, Mark, Tail, Taken};
 
-use super::follow::WAIT_MAX;
 use super::{NotLeader, Position, Replication, Role, Shipment, lock};
 use crate::checkpoint::keeper::Meet;
 use crate::{Error, Store};
 use place::Places;
 
+/// How long a store that is asked for records waits at most for the next.
+pub(crate) const WAIT_MAX: Duration = Duration::from_secs(60);
 /// Followers that are known at a time.
 const FOLLOWERS_MAX: usize = 64;
 /// A follower that has not asked for so long is forgotten where another one needs its place, and the file that was read for it is closed.
