@@ -123,7 +123,7 @@ fn answer(shipment: &Shipment) -> schema::Answer<'_> {
         records: shipment.bytes.as_slice().into(),
         skipped: (shipment.skipped > 0).then_some(shipment.skipped),
         rest: (shipment.rest > 0).then_some(shipment.rest),
-        now_ms: shipment.now_ms,
+        now_ms: Some(shipment.now_ms),
     }
 }
 

@@ -237,7 +237,7 @@ fn shipment(answer: schema::Answer<'static>) -> Result<Shipment, String> {
         bytes: answer.records.into_owned(),
         skipped: answer.skipped.unwrap_or_default(),
         rest: answer.rest.unwrap_or_default(),
-        now_ms: answer.now_ms,
+        now_ms: answer.now_ms.unwrap_or_default(),
     })
 }
 

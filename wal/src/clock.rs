@@ -32,7 +32,9 @@ impl Clock {
     #[inline]
     pub fn now_ms(&self) -> u64 {
         let run = self.since.elapsed().as_millis() as u64;
-        self.start_ms + run + self.ahead_ms.load(Ordering::Relaxed)
+        self.start_ms
+            .saturating_add(run)
+            .saturating_add(self.ahead_ms.load(Ordering::Relaxed))
     }
 
     /// Is no earlier than that from here on, as a log says it that another clock writes.

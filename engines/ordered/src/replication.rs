@@ -226,7 +226,7 @@ impl Replication {
         {
             let epoch = match is_copy {
                 true => follow::next_epoch(history.epoch),
-                false => history.epoch.saturating_add(1),
+                false => follow::epoch_behind(history.epoch),
             };
             let begun = log.begin_epoch(History { epoch, ..history }, next_version);
             begun.map_err(|error| {

@@ -48,6 +48,6 @@ schema! {
         /// Of a piece: bytes of its record behind it.
         rest: Optional<UInt>,
         /// The leader's time, in milliseconds of Unix time: what has expired there has at its followers.
-        now_ms: UInt,
+        now_ms: Optional<UInt>,
     }
 }

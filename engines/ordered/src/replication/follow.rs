@@ -11,7 +11,7 @@ use std::time::{Instant, SystemTime};
 use millpond_wal::{Body, BrokenRun, History, Log, Mark, Record, Tail, records_in};
 
 use super::desk::{Outcome, Task};
-use super::{Lag, Note, Position, Replication, Role, Shipment, lock};
+use super::{EPOCH_AHEAD_MS_MAX, Lag, Note, Position, Replication, Role, Shipment, lock};
 use crate::commit::Committer;
 use crate::record::{FORMAT, Logged};
 use crate::{Error, Store};
@@ -121,8 +121,10 @@ impl Committer {
         let has_checkpoint = self.checkpoints.has_one();
         let log = self.log.as_mut().ok_or(FollowError::Closed)?;
         let history = next_history(log, shipment, has_checkpoint)?;
-        // What had expired there has here, also once it leads.
-        self.index.clock().observe(shipment.now_ms);
+        // What had expired there has here, also once it leads; not by a clock that is wrong.
+        if shipment.now_ms <= now_ms().saturating_add(EPOCH_AHEAD_MS_MAX) {
+            self.index.clock().observe(shipment.now_ms);
+        }
         if shipment.bytes.is_empty() {
             return Ok(*lock(&replication.position));
         }
@@ -206,14 +208,24 @@ pub(super) fn now_ms() -> u64 {
     since.map_or(0, |since| since.as_millis() as u64)
 }
 
-/// Epochs that a leader may begin at starts behind a loss of power, before another store is promoted by a clock that was set back.
-const STARTS: u64 = 1024;
+/// What is drawn keeps epochs apart that two stores begin at once, or two images of a store.
+const DRAWN: u64 = 1024;
+/// Epochs are so far apart that a leader may begin a thousand of its own at starts behind a loss of power, before a store is promoted by a clock that was
+/// set back.
+const APART: u64 = DRAWN * DRAWN;
 
-/// An epoch above all that are known, and above those that are not: they began earlier, or at starts of the store that led. What is drawn keeps two
-/// apart that begin at once.
+/// The epoch of a leader that comes back, below that of any promotion.
+pub(super) fn epoch_behind(known: u64) -> u64 {
+    known.saturating_add(1).saturating_add(drawn())
+}
+
+fn drawn() -> u64 {
+    RandomState::new().hash_one(0u8) % DRAWN
+}
+
+/// An epoch above all that are known, and above those that are not: they began earlier, or at starts of the store that led.
 pub(super) fn next_epoch(known: u64) -> u64 {
-    let drawn = RandomState::new().hash_one(0u8) % 1024;
-    known.saturating_add(STARTS).max(now_ms()).saturating_add(drawn)
+    known.saturating_add(APART).max(now_ms()).saturating_add(drawn())
 }
 
 /// In which history records of the leader are written here.

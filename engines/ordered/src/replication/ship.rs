@@ -93,6 +93,9 @@ pub struct FollowerSeen {
     pub age: Duration,
 }
 
+/// For so long beyond its wait a follower may wait for an answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
 struct Waiting {
     pull: Pull,
     until: Instant,
@@ -233,17 +236,24 @@ impl Replication {
         let (seek, sought) = sync_channel(FOLLOWERS_MAX);
         let shared = Arc::clone(self);
         let thread = thread::Builder::new().name("ordered-place".into());
-        // Without it `seek` fails, and the question with it.
-        let _ = thread.spawn(move || shared.place(&sought));
+        // Without it this one looks for places itself.
+        if let Err(error) = thread.spawn(move || shared.place(&sought)) {
+            tracing::warn!(%error, "no thread looks for the places of followers in an ordered store's log: answers to others wait for it");
+        }
         while let Some(mut ready) = self.ready() {
-            for (waiting, found) in std::mem::take(&mut lock(&self.shipping.state).placed) {
+            let placed = std::mem::take(&mut lock(&self.shipping.state).placed);
+            for (waiting, found) in placed {
                 let follower = &waiting.pull.follower;
                 places.sought.remove(follower);
                 let found = found.map_err(|error| PullError::Storage(Arc::new(error)));
                 match found.and_then(|tail| tail.ok_or(PullError::Gone(waiting.pull.position.sequence))) {
                     Ok(tail) => {
                         places.tails.insert(follower.clone(), tail);
-                        ready.push(waiting);
+                        match waiting.until + PATIENCE > Instant::now() {
+                            true => ready.push(waiting),
+                            // Nobody may wait for it any more; the next question finds the place known.
+                            false => (waiting.done)(Ok(self.nothing(&lock(&self.position)))),
+                        }
                     }
                     Err(error) => (waiting.done)(Err(error)),
                 }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::heap::Heap;
 use super::leaf::INLINE_MAX;
 use super::schedule::point;
+use crate::put::VALUE_BYTES_MAX;
 
 const WORD: usize = size_of::<u64>();
 /// Words before a key at most.
@@ -365,11 +366,17 @@ impl<'h> Cell<'h> {
         (word & ((1 << (8 * bytes)) - 1)) as u32
     }
 
+    /// Whether it is longer than any entry: what a reader that is late has found.
+    #[inline(always)]
+    pub(super) fn is_none(&self) -> bool {
+        self.value_len > VALUE_BYTES_MAX
+    }
+
     /// Its value; none of it where it is no entry, but what a reader that is late has found.
     #[inline]
     pub(crate) fn value(&self) -> Vec<u8> {
         let begin = self.key_begin + self.key_len;
-        if begin + self.value_len > self.words.len() * WORD {
+        if self.is_none() || begin + self.value_len > self.words.len() * WORD {
             return Vec::new();
         }
         let mut value = Vec::with_capacity(self.value_len);

@@ -23,8 +23,8 @@ const SPAN: u64 = 512;
 const SHARDS: usize = 8;
 /// Words of runs that a thread keeps for itself at most: 512 KiB.
 const KEPT_MAX: u64 = 1 << 16;
-/// Runs that it gives away at a time: nobody waits for more.
-const GIVEN_AT_ONCE: usize = 16;
+/// A run of more words is kept by no thread: those that make room for it may be many.
+const KEPT_RUN_MAX: u64 = 1 << 12;
 
 pub(super) struct Heap {
     memory: Memory,
@@ -180,6 +180,8 @@ impl Heap {
             shard.kept.get_mut(class),
             self.memory.from(at).and_then(|words| words.first()),
         ) {
+            // Who finds the next run's address where this one's bytes were finds the node changed that named it.
+            fence(Ordering::Release);
             word.store(*head, Ordering::Relaxed);
             *head = at;
             shard.kept_words += words as u64;
@@ -189,17 +191,14 @@ impl Heap {
         }
     }
 
-    /// Gives all threads some of what one has kept, one length after the other.
+    /// Gives all threads what one has kept beyond its bound, one length after the other.
     fn give_common(&self, shard: &mut Shard) {
         let mut common = locked(&self.common);
-        let (mut given, mut empty) = (0, 0);
-        while given < GIVEN_AT_ONCE && empty < CLASSES {
+        let mut empty = 0;
+        while shard.kept_words > KEPT_MAX && empty < CLASSES {
             let words = words_of_class(shard.given);
             match self.popped(shard, shard.given, words) {
-                Some(at) => {
-                    common.free.give(at, words, Memory::left);
-                    given += 1;
-                }
+                Some(at) => common.free.give(at, words, Memory::left),
                 None => {
                     shard.given = (shard.given + 1) % CLASSES;
                     empty += 1;
@@ -211,8 +210,9 @@ impl Heap {
     /// Takes back a run of that length. Nobody finds its address any more.
     pub(super) fn give(&self, at: u64, len: usize) {
         let (_, words) = class(len);
-        // Who finds the next run's address where this one's bytes were finds the node changed that named it.
-        fence(Ordering::Release);
+        if words > KEPT_RUN_MAX {
+            return locked(&self.common).free.give(at, words, Memory::left);
+        }
         let mut shard = locked(self.shard(thread_number() % SHARDS));
         self.keep(&mut shard, at, words as usize);
     }
@@ -231,6 +231,30 @@ mod tests {
             assert!(words >= len as u64 && words <= (len + len / 16 + 1) as u64);
             assert_eq!(words_of_class(class), words);
         }
+    }
+
+    #[test]
+    fn what_a_thread_keeps_is_bounded_whatever_the_lengths() {
+        let heap = Heap::new();
+        let small: Vec<u64> = (0..20_000).map(|_| heap.take(8)).collect();
+        let large: Vec<u64> = (0..20).map(|_| heap.take(1 << 20)).collect();
+        let middle: Vec<u64> = (0..200).map(|_| heap.take(4000)).collect();
+        let taken = heap.taken_words();
+        small.into_iter().for_each(|at| heap.give(at, 8));
+        middle.into_iter().for_each(|at| heap.give(at, 4000));
+        large.into_iter().for_each(|at| heap.give(at, 1 << 20));
+        for shard in &heap.shards {
+            assert!(locked(shard).kept_words <= KEPT_MAX);
+        }
+        // Nearly all of it serves another length.
+        (0..200).for_each(|_| {
+            heap.take(100_000);
+        });
+        assert!(
+            heap.taken_words() < taken + taken / 20,
+            "{taken}, {}",
+            heap.taken_words()
+        );
     }
 
     #[test]

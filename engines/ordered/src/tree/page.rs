@@ -131,7 +131,7 @@ impl Page {
                 break;
             }
             self.begins.push(self.outside.len());
-            if let Some(cell) = leaf.cell(heap, at) {
+            if let Some(cell) = leaf.cell(heap, at).filter(|cell| !cell.is_none()) {
                 let is_copied = self.values.has(cell.is_list);
                 let left_out = if is_copied { 0 } else { cell.value_len };
                 let len = cell.len_bytes().saturating_sub(left_out);

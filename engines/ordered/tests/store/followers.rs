@@ -493,6 +493,9 @@ fn a_promoted_follower_shows_nothing_that_had_expired_by_its_leaders_clock() {
         ..one("short", "v")
     };
     leader.write_wait(lasting).unwrap();
+    while leader.last_sequence() < 2 {
+        std::thread::yield_now();
+    }
     ship_all(&leader, &follower);
     assert!(follower.get(b"short").is_some());
     // The leader's clock is two hours ahead, and it dies before it says what that removes.

@@ -155,11 +155,12 @@ fn a_leader_that_comes_back_from_a_loss_of_power_does_not_replace_the_store_that
     let promoted = new.promote().unwrap().epoch;
     new.write_wait(one("k", "v")).unwrap();
     // It begins an epoch, as its log may have lost records, at each of some starts.
-    for start in 1..4 {
+    let mut before = epoch;
+    for _ in 0..3 {
         std::fs::write(parent.path().join("a/open"), "another run of the system\n").unwrap();
         let old = open(&parent.path().join("a"), None);
-        assert_eq!(old.epoch(), epoch + start);
-        assert!(old.epoch() < promoted);
+        assert!((before + 1..promoted).contains(&old.epoch()));
+        before = old.epoch();
         old.close().unwrap();
     }
     std::fs::write(parent.path().join("a/open"), "another run of the system\n").unwrap();

@@ -28,32 +28,34 @@ impl Replication {
             let nothing = self.nothing(&lock(&self.position));
             return (waiting.done)(Ok(nothing));
         }
-        let (waiting, error) = match seek.try_send(waiting) {
-            Ok(()) => return,
-            Err(TrySendError::Full(waiting)) => (waiting, PullError::TooMany),
-            Err(TrySendError::Disconnected(waiting)) => (waiting, PullError::Closed),
-        };
-        sought.remove(&waiting.pull.follower);
-        (waiting.done)(Err(error));
+        match seek.try_send(waiting) {
+            Ok(()) => {}
+            Err(TrySendError::Full(waiting)) => {
+                sought.remove(&waiting.pull.follower);
+                (waiting.done)(Err(PullError::TooMany));
+            }
+            Err(TrySendError::Disconnected(waiting)) => self.place_one(waiting),
+        }
     }
 
     /// Looks for the places of questions, until nobody asks any more.
     pub(super) fn place(&self, sought: &Receiver<Waiting>) {
-        for waiting in sought {
-            if lock(&self.shipping.state).is_stopped {
-                (waiting.done)(Err(PullError::Closed));
-                continue;
-            }
-            let tail = Tail::behind(&FORMAT, &self.dir, waiting.pull.position.sequence);
-            let mut state = lock(&self.shipping.state);
-            if state.is_stopped {
-                drop(state);
-                (waiting.done)(Err(PullError::Closed));
-                continue;
-            }
-            state.placed.push((waiting, tail));
-            drop(state);
-            self.shipping.changed.notify_all();
+        sought.iter().for_each(|waiting| self.place_one(waiting));
+    }
+
+    fn place_one(&self, waiting: Waiting) {
+        let closed = |waiting: Waiting| (waiting.done)(Err(PullError::Closed));
+        if lock(&self.shipping.state).is_stopped {
+            return closed(waiting);
         }
+        let tail = Tail::behind(&FORMAT, &self.dir, waiting.pull.position.sequence);
+        let mut state = lock(&self.shipping.state);
+        if state.is_stopped {
+            drop(state);
+            return closed(waiting);
+        }
+        state.placed.push((waiting, tail));
+        drop(state);
+        self.shipping.changed.notify_all();
     }
 }
