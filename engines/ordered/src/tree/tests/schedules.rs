@@ -151,3 +151,34 @@ fn writes_of_many_leaves_all_end() {
         assert_eq!(tree.len(), 40);
     });
 }
+
+/// Where a key was found may be split, merged, or another leaf's memory by the time that it is read or written.
+#[test]
+fn what_was_near_is_read_and_written_as_it_is_by_any_schedule() {
+    check_schedules(|| {
+        let tree = of_even(100);
+        let splitter = spawn(&tree, |tree| {
+            for number in [1, 3, 5, 7, 9, 61, 63, 65] {
+                tree.put(content(&key(number), &[2; 60], 2), Near::default());
+            }
+        });
+        let remover = spawn(&tree, |tree| {
+            for number in (10..50).step_by(2) {
+                assert!(tree.remove(&key(number)).is_some());
+            }
+        });
+        let user = spawn(&tree, |tree| {
+            let keys = [4, 50, 51, 98].map(key);
+            let mut near = Vec::new();
+            tree.bring_many(keys.iter().map(Vec::as_slice), &mut near);
+            let version = |at: usize| tree.get_near(near[at], &keys[at], |cell| cell.version);
+            assert_eq!([0, 1, 2, 3].map(version), [Some(1), Some(1), None, Some(1)]);
+            for at in [1, 2] {
+                tree.put(content(&keys[at], &[3; 60], 3), near[at]);
+            }
+            assert_eq!([0, 1, 2, 3].map(version), [Some(1), Some(3), Some(3), Some(1)]);
+        });
+        join([splitter, remover, user]);
+        assert_eq!(tree.len(), 50 + 8 - 20 + 1);
+    });
+}
