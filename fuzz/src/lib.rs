@@ -10,13 +10,18 @@ mod client_link;
 mod connection;
 mod cuts;
 mod exchange;
+mod files;
 mod frame;
+mod framing;
 mod http;
 mod image;
 #[cfg(feature = "fpnn-encryption")]
 mod key;
 mod memory;
 mod merge;
+mod ordered;
+mod ordered_checkpoint;
+mod ordered_log;
 mod overlay_log;
 mod payload;
 mod resp;
@@ -36,6 +41,8 @@ pub use image::image;
 #[cfg(feature = "fpnn-encryption")]
 pub use key::key;
 pub use merge::merge;
+pub use ordered_checkpoint::ordered_checkpoint;
+pub use ordered_log::ordered_log;
 pub use overlay_log::overlay_log;
 pub use payload::payload;
 pub use resp::resp;
@@ -60,6 +67,8 @@ pub const TARGETS: &[Target] = &[
     ("merge", merge),
     ("table", table),
     ("overlay_log", overlay_log),
+    ("ordered_log", ordered_log),
+    ("ordered_checkpoint", ordered_checkpoint),
     ("table_input", table_input),
     #[cfg(feature = "fpnn-encryption")]
     ("key", key),
