@@ -23,6 +23,9 @@ const THREADS_MAX: usize = 8;
 /// Blocks that wait for a thread, for each of them.
 const WAITING: usize = 2;
 
+/// Sequences and versions begin with 1, and no log comes as far.
+const COUNT_MAX: u64 = u64::MAX / 2;
+
 /// A block, and where it begins in the file.
 type Found = (u64, Vec<u8>);
 
@@ -96,6 +99,14 @@ impl Opened {
         file.read_exact(&mut foot)?;
         let foot = Foot::decode(&foot).map_err(|fault| Bad::Fault(foot_at, fault))?;
         let wrong = |at, found: String| Err(Bad::Fault(at, Fault::Malformed(found)));
+        // Nothing that counts from there on may come to an end.
+        let counts = [head.sequence, head.first_version];
+        if counts.iter().any(|count| !(1..=COUNT_MAX).contains(count)) {
+            return wrong(
+                8,
+                format!("record {} of version {}", head.sequence, head.first_version),
+            );
+        }
         if head.sequence != sequence {
             return wrong(8, format!("sequence {}, its name says {sequence}", head.sequence));
         }
@@ -105,7 +116,11 @@ impl Opened {
                 format!("a file of {} bytes announced, {length} found", foot.length),
             );
         }
-        if foot.last_sequence.saturating_add(1) < sequence || foot.next_version < head.first_version {
+        let ends_far = foot.last_sequence.max(foot.next_version) > COUNT_MAX;
+        if ends_far
+            || foot.last_sequence.saturating_add(1) < sequence
+            || foot.next_version < head.first_version
+        {
             return wrong(foot_at, format!("an end at record {}", foot.last_sequence));
         }
         file.seek(SeekFrom::Start(HEAD_BYTES as u64))?;
@@ -227,19 +242,21 @@ fn work(
         drop(queue);
         let held = read_block(&block, take);
         let mut sum = sum.lock().unwrap_or_else(PoisonError::into_inner);
+        // The first fault of the file counts, whichever thread finds one first: all blocks before this one were taken before it.
+        let is_later = matches!(&*sum, Err(Bad::Fault(first, _)) if *first < at);
         match (held, &mut *sum) {
             (Ok(held), Ok(sum)) => {
                 sum.entries += held.entries;
                 sum.bytes += held.bytes;
             }
-            (Err(fault), Ok(_)) => {
-                *sum = Err(Bad::Fault(at, fault));
+            (Err(fault), known) if !is_later => {
+                *known = Err(Bad::Fault(at, fault));
                 drop(sum);
                 queue = waiting.lock().unwrap_or_else(PoisonError::into_inner);
                 *queue = None;
                 return;
             }
-            (_, Err(_)) => return,
+            _ => return,
         }
     }
 }

@@ -122,10 +122,10 @@ impl Committer {
         let log = self.log.as_mut().ok_or(FollowError::Closed)?;
         let history = next_history(log, shipment, has_checkpoint)?;
         // What had expired there has here, also once it leads; not by a clock that is wrong.
-        if shipment.now_ms <= now_ms().saturating_add(EPOCH_AHEAD_MS_MAX) {
-            self.index.clock().observe(shipment.now_ms);
-        }
+        let leaders_ms =
+            Some(shipment.now_ms).filter(|ms| *ms <= now_ms().saturating_add(EPOCH_AHEAD_MS_MAX));
         if shipment.bytes.is_empty() {
+            self.index.clock().observe(leaders_ms.unwrap_or_default());
             return Ok(*lock(&replication.position));
         }
         BrokenRun::check("sequence", log.next_sequence(), shipment.first)
@@ -137,6 +137,7 @@ impl Committer {
         let group: Vec<&Shipped<'_>> = bodies.iter().collect();
         log.append(&group)
             .map_err(|failure| FollowError::Storage(failure.error))?;
+        self.index.clock().observe(leaders_ms.unwrap_or_default());
         for (_, logged) in &records {
             self.next_version += u64::from(logged.entry_count);
             self.index.clock().observe(logged.time_ms);
