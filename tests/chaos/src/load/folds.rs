@@ -103,14 +103,14 @@ fn folding(settings: &Settings, folder: &Path, is_one: bool) -> Command {
 
 /// Has the server serve the highest version.
 fn activate(scene: &Scene<'_>, is_one: bool, random: &mut StdRng) {
+    // It may serve although nobody hears of it, as a server that starts serves it; that all are one is known only from the answer.
+    if !is_one {
+        scene.fresh.stack(false);
+    }
     let Ok(mut connection) = scene.connect(Front::any(random), random) else {
         return;
     };
     Tally::add(&scene.tally.calls, 1);
-    // It may serve although nobody hears of it; that all are one is known only from the answer.
-    if !is_one {
-        scene.fresh.stack(false);
-    }
     match connection.call("features.activate", json!({"table": NAME, "_token": TOKEN})) {
         Came::Answer(_, Answer::Good(_)) => {
             Tally::add(&scene.tally.answered, 1);
