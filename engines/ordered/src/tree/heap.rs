@@ -61,11 +61,8 @@ fn class(len: usize) -> (usize, u64) {
     let bits = (len - 1).ilog2();
     let step_bits = bits - STEPS_BITS;
     let steps = ((len - 1) >> step_bits) + 1 - (1 << STEPS_BITS);
-    (class_of(bits, steps), words_of(bits, steps))
-}
-
-fn class_of(bits: u32, steps: usize) -> usize {
-    EXACT + ((bits - EXACT.ilog2()) as usize) * (1 << STEPS_BITS) + steps
+    let class = EXACT + ((bits - EXACT.ilog2()) as usize) * (1 << STEPS_BITS) + steps;
+    (class, words_of(bits, steps))
 }
 
 fn words_of(bits: u32, steps: usize) -> u64 {

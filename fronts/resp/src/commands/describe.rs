@@ -29,7 +29,7 @@ pub(super) fn command(here: &mut Here<'_>, mut words: RespWords<'_>, out: &mut V
     };
     let is_alone = words.clone().next().is_none();
     match lower(given).as_str() {
-        "count" if !is_alone => reply.error("ERR wrong number of arguments for 'command|count' command"),
+        "count" if !is_alone => reply.error(&wrong_number("command|count")),
         // FILTERBY is not served.
         "list" if !is_alone => reply.error(SYNTAX),
         "count" => reply.integer(all.len() as i64),
