@@ -67,6 +67,14 @@ fn a_cache_keeps_what_was_written_last_and_a_restart_brings_nothing_back() {
     let mut redis = Redis::connect(&server);
     let stats = redis.bulk("INFO stats");
     assert!(stats.contains("\r\nevicted_keys:240\r\n"), "{stats:?}");
+    let calls = stats.split("total_commands_processed:").nth(1).unwrap();
+    let calls: u64 = calls.lines().next().unwrap().parse().unwrap();
+    assert!(calls >= 301, "{stats:?}");
+    let memory = redis.bulk("INFO memory");
+    assert_eq!(
+        memory,
+        format!("# Memory\r\nused_memory:{}\r\n\r\n", store["memory_bytes"])
+    );
     // What RESP writes makes room too; a value that no room can be made for is refused.
     redis.line("SET from-resp 1", "+OK\r\n");
     let large = format!("SET large {}", "x".repeat(6000));

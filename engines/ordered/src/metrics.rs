@@ -26,7 +26,8 @@ impl Store {
             "millpond_store_memory_bytes",
             "Memory that the store's tree has taken, with what is free in it for entries to come.",
             |store: &Store| store.handle.index.tree_bytes() as f64,
-        ),
+        )
+        .info("memory_bytes"),
         Metric::gauge(
             "millpond_store_expiring_keys",
             "Keys in the store that expire, those that have and are not removed yet among them.",

@@ -13,9 +13,10 @@ use std::sync::Arc;
 /// The version of Redis whose commands these are, for clients that ask what they may send.
 const REDIS_VERSION: &str = "7.4.0";
 /// Sections of INFO, in their order.
-const SECTIONS: [(&str, Section); 5] = [
+const SECTIONS: [(&str, Section); 6] = [
     ("Server", server),
     ("Clients", clients),
+    ("Memory", memory),
     ("Stats", stats),
     ("Replication", replication),
     ("Keyspace", keyspace),
@@ -70,16 +71,12 @@ fn clients(infos: &Map<'_>, _: &Form, text: &mut String) {
     line(text, "blocked_clients", "0");
 }
 
+/// Of all stores with a number: what a table maps is the system's cache.
+fn memory(infos: &Map<'_>, form: &Form, text: &mut String) {
+    line(text, "used_memory", &of_stores(infos, form, "memory_bytes"));
+}
+
 fn stats(infos: &Map<'_>, form: &Form, text: &mut String) {
-    let stores = form.databases.all();
-    let stores = stores.filter(|database| database.holds == Holds::Store);
-    let evicted = stores.map(
-        |store| match held(infos, "ordered", &store.name)?.get("evicted") {
-            Some(Value::UInt(evicted)) => Some(evicted),
-            _ => None,
-        },
-    );
-    let evicted: u64 = evicted.flatten().sum();
     line(
         text,
         "total_connections_received",
@@ -90,7 +87,28 @@ fn stats(infos: &Map<'_>, form: &Form, text: &mut String) {
         "rejected_connections",
         &number(infos, "connections_refused"),
     );
-    line(text, "evicted_keys", &evicted.to_string());
+    line(text, "total_commands_processed", &calls(infos).to_string());
+    line(text, "evicted_keys", &of_stores(infos, form, "evicted"));
+}
+
+/// The sum over all stores with a number.
+fn of_stores(infos: &Map<'_>, form: &Form, name: &str) -> String {
+    let stores = form.databases.all();
+    let stores = stores.filter(|database| database.holds == Holds::Store);
+    let counts = stores.filter_map(|store| uint(held(infos, "ordered", &store.name)?.get(name)));
+    counts.sum::<u64>().to_string()
+}
+
+/// Calls of all methods that have ended, of which several commands may be one.
+fn calls(infos: &Map<'_>) -> u64 {
+    let Some(Value::Map(methods)) = infos.get("methods") else {
+        return 0;
+    };
+    let ended = methods.0.iter().filter_map(|(_, method)| match method {
+        Value::Map(method) => Some(["answered", "failed"].map(|name| uint(method.get(name)).unwrap_or(0))),
+        _ => None,
+    });
+    ended.flatten().sum()
 }
 
 /// Of the store that is selected; a table takes no writes and follows nobody.
@@ -135,8 +153,12 @@ fn line(text: &mut String, name: &str, value: &str) {
 }
 
 fn number(infos: &Map<'_>, name: &str) -> String {
-    match infos.get(name) {
-        Some(Value::UInt(number)) => number.to_string(),
-        _ => "0".to_owned(),
+    uint(infos.get(name)).unwrap_or(0).to_string()
+}
+
+fn uint(value: Option<&Value<'_>>) -> Option<u64> {
+    match value {
+        Some(Value::UInt(number)) => Some(*number),
+        _ => None,
     }
 }
