@@ -109,8 +109,10 @@ sanitize: ## the tests of the ordered store under AddressSanitizer; needs rustup
 	RUSTFLAGS=-Zsanitizer=address $(CARGO) +nightly test --locked --target $(TRIPLE) --target-dir $(BUILT)/sanitize -p millpond-engines-ordered
 
 miri: ## the memory of the ordered tree, and a small tree with two threads, under Miri; needs rustup's nightly toolchain with miri and rust-src
-	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked --target-dir $(BUILT)/miri -p millpond-engines-ordered --lib -- \
-		tree::tests::bytes tree::tests::a_few_keys
+	MIRIFLAGS=-Zmiri-disable-isolation $(CARGO) +nightly miri test --locked --target-dir $(BUILT)/miri -p millpond-engines-ordered --lib -- tree::tests::bytes
+	@# Without the borrow checks, which look at each word of a page whenever it is referred to: races and memory that is not there are still seen.
+	MIRIFLAGS="-Zmiri-disable-isolation -Zmiri-disable-stacked-borrows" $(CARGO) +nightly miri test --locked --target-dir $(BUILT)/miri \
+		-p millpond-engines-ordered --lib -- tree::tests::a_few_keys
 
 shuttle: ## run the ordered tree's tests under shuttle's random schedules
 	RUSTFLAGS='--cfg shuttle' $(CARGO) test --locked --profile fuzz --target-dir $(BUILT)/shuttle -p millpond-engines-ordered --lib schedules
