@@ -27,6 +27,10 @@ use syncing::Syncing;
 /// The buffer a group is encoded in keeps at most this much memory between groups.
 const BUFFER_KEPT_BYTES_MAX: usize = 4 << 20;
 
+/// Behind so much that was written a sync begins, whether or not its interval is over: while the system writes more, writes wait for longer, as does
+/// the end of a segment.
+const SYNC_BYTES: u64 = 2 << 20;
+
 /// Zeros that a segment has behind its groups, where each group is synced: what is written over them changes no length of a file,
 /// which a sync would have to make durable too.
 const RESERVE_BYTES: u64 = 1 << 20;
@@ -71,6 +75,8 @@ pub struct Log {
     syncing: Syncing,
     /// Bytes of groups since it was opened.
     written_bytes: u64,
+    /// The same when the last sync at an interval began.
+    sync_from: u64,
     buffer: Vec<u8>,
 }
 
@@ -151,17 +157,20 @@ impl Log {
             pace: Pace::default(),
             syncing: Syncing::default(),
             written_bytes: 0,
+            sync_from: 0,
             buffer: Vec::new(),
         })
     }
 
-    /// Has what durability "logged" writes synced at this interval; without one, at segments' ends and the close only.
+    /// Has what durability "logged" writes synced at this interval, and sooner where much is written; without one, at segments' ends and the close
+    /// only.
     pub fn sync_every(&mut self, every: Option<Duration>) {
         self.pace.set(every);
     }
 
-    /// Begins to sync what was written if that is due at `now`; how long until it is, or nothing where no sync will be. Writes go on meanwhile,
-    /// unless the sync before has not ended when the next is due: that is waited for. Should a sync fail, nothing more is written.
+    /// Begins to sync what was written if that is due at `now`, or is as much as one sync should have; how long until it is due, or nothing where no
+    /// sync will be. Writes go on meanwhile, unless the sync before has not ended when the next is due: that is waited for. Should a sync fail, nothing
+    /// more is written.
     pub fn keep_pace(&mut self, now: Instant) -> Option<Duration> {
         self.hear_of_sync();
         if self.read_only().is_some() {
@@ -169,7 +178,11 @@ impl Log {
         }
         let due_in = self.pace.due_in(now)?;
         if !due_in.is_zero() {
-            return Some(due_in);
+            if self.written_bytes - self.sync_from < SYNC_BYTES || self.syncing.is_under_way() {
+                return Some(due_in);
+            }
+            self.begin_sync();
+            return None;
         }
         self.wait_for_sync();
         if self.read_only().is_none() {

@@ -81,6 +81,10 @@ impl Syncing {
         self.is_under_way
     }
 
+    pub(super) fn is_under_way(&self) -> bool {
+        self.is_under_way
+    }
+
     /// Whether a sync that went on has ended; waits for that if asked to. An error is the end of its thread, by a panic.
     fn has_ended(&mut self, waits: bool) -> Result<bool, RecvError> {
         let Some(thread) = self.thread.as_ref().filter(|_| self.is_under_way) else {
@@ -103,6 +107,7 @@ impl Log {
     /// Begins to sync what was written; here, where no thread can be had for it.
     pub(super) fn begin_sync(&mut self) {
         self.pace.begin();
+        self.sync_from = self.written_bytes;
         if !self.syncing.begin(&self.segment, &self.read_only) {
             // The next write learns of a failure, and so does the close.
             let _ = self.sync_segment();

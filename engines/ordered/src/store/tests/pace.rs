@@ -74,6 +74,34 @@ fn it_is_synced_once_an_interval_while_it_is_written_and_not_else() {
     assert_eq!(syncs(&recording), 1);
 }
 
+#[test]
+fn it_is_synced_before_its_interval_is_over_where_much_was_written() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = parent.path().join("store");
+    std::fs::create_dir(&dir).unwrap();
+    let recording = Recording::<()>::new(&dir, Survival::default(), StdRng::seed_from_u64(2));
+    let begun = millpond_wal::read(&FORMAT, &dir, &mut |_, version| Ok(version)).unwrap();
+    sync_folders(&FORMAT, &*recording.disk(), &dir).unwrap();
+    let disk = recording.disk();
+    let mut log = Log::open(&FORMAT, disk, &dir, Durability::Logged, 64 << 20, &begun).unwrap();
+    log.sync_every(Some(EVERY));
+    let now = Instant::now();
+    syncs(&recording);
+    let large = |first_version| {
+        let change = Changed::put(b"k".to_vec(), vec![1; 1 << 20], 0);
+        Accepted::new(vec![change], (first_version, 0), Vec::new())
+    };
+    for round in 0..3 {
+        assert!(log.append(&[&large(2 * round + 1)]).is_ok());
+        assert_eq!(log.keep_pace(now), Some(EVERY));
+        assert!(log.append(&[&large(2 * round + 2)]).is_ok());
+        assert_eq!(log.keep_pace(now), None, "it is being synced");
+        log.wait_for_sync();
+        assert_eq!(syncs(&recording), 1);
+    }
+    log.finish().unwrap();
+}
+
 fn paced() -> Options {
     Options {
         durability: Durability::Logged,
