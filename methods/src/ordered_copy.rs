@@ -62,6 +62,7 @@ fn answer(piece: &Piece) -> schema::Answer<'_> {
         piece: piece.bytes.as_slice().into(),
         skipped: (piece.skipped > 0).then_some(piece.skipped),
         rest: (piece.rest > 0).then_some(piece.rest),
+        epoch_last: (piece.epoch_last > 0).then_some(piece.epoch_last),
     }
 }
 

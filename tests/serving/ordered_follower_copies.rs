@@ -1,6 +1,6 @@
 //! Followers that begin late or were away too long: they take a copy of their leader's store by themselves, over sockets.
 
-use super::ordered_followers::{RECORD, folder as plain_folder, start_set};
+use super::ordered_followers::{RECORD, folder as plain_folder, promote_in, start_set};
 use super::plugin::wait_for_log;
 use crate::harness::Millpond;
 use serde_json::{Value, json};
@@ -84,6 +84,31 @@ fn a_follower_that_comes_late_or_was_away_takes_a_copy_and_follows_on() {
     let follower = follow(b.path(), "127.0.0.1:1", "follow.token");
     assert_eq!(scan(&follower), copied);
     assert!(follower.terminate().success());
+}
+
+#[test]
+fn a_follower_that_lagged_over_a_promotion_takes_a_copy_of_the_new_leader() {
+    let (a, b, c) = (folder(), folder(), folder());
+    let leader = start(a.path(), &[]);
+    puts(&leader, 0, 10);
+    let [promoted, lagging] = [&b, &c].map(|folder| follow(folder.path(), &leader.addr, "follow.token"));
+    lagging.wait_for(RECORD, |record| record == 10);
+    assert!(lagging.terminate().success());
+    puts(&leader, 10, 20);
+    promoted.wait_for(RECORD, |record| record == 20);
+    assert!(leader.terminate().success());
+    promote_in(b.path());
+    puts(&promoted, 20, 40);
+    checkpoint(&promoted);
+    // Neither the one that lagged nor the old leader has a record alone.
+    for folder in [&c, &a] {
+        let follower = follow(folder.path(), &promoted.addr, "follow.token");
+        follower.wait_for(RECORD, |record| record == 40);
+        wait_for_log(folder, "follows on from there");
+        assert_eq!(scan(&follower), scan(&promoted));
+        assert!(follower.terminate().success());
+    }
+    assert!(promoted.terminate().success());
 }
 
 #[test]

@@ -8,6 +8,7 @@ mod acknowledge;
 pub(crate) mod aside;
 mod copy;
 mod desk;
+mod ends;
 mod follow;
 mod incoming;
 mod install;
@@ -228,7 +229,7 @@ impl Replication {
                 true => follow::next_epoch(history.epoch),
                 false => follow::epoch_behind(history.epoch),
             };
-            let begun = log.begin_epoch(History { epoch, ..history }, next_version);
+            let begun = ends::begin_epoch(log, dir, History { epoch, ..history }, next_version);
             begun.map_err(|error| {
                 let source = std::io::Error::other(error.to_string());
                 folder_error(dir, "begin an epoch in its log", source)

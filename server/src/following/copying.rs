@@ -196,5 +196,6 @@ fn piece(answer: schema::Answer<'static>) -> Result<Piece, Ended> {
         bytes: answer.piece.into_owned(),
         skipped: answer.skipped.unwrap_or_default(),
         rest: answer.rest.unwrap_or_default(),
+        epoch_last: answer.epoch_last.unwrap_or_default(),
     })
 }

@@ -51,5 +51,7 @@ schema! {
         skipped: Optional<UInt>,
         /// Of a piece of a record: bytes behind it.
         rest: Optional<UInt>,
+        /// Where the checkpoint is named: with which record the caller's epoch ended in this log, where it has and that is known. Up to there the caller has what this log has.
+        epoch_last: Optional<UInt>,
     }
 }

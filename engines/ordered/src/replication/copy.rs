@@ -77,6 +77,8 @@ pub struct Piece {
     pub skipped: u64,
     /// Of a piece of a record: bytes behind it.
     pub rest: u64,
+    /// Where the checkpoint is named: with which record the follower's epoch ended in this log, where that is known and it has; else 0.
+    pub epoch_last: u64,
 }
 
 /// Why a follower gets no part of a copy.
@@ -134,16 +136,19 @@ pub struct CopyProgress {
 }
 
 /// Whether a leader's checkpoint, of that sequence and history, can stand for what a store has, its last record and its history; why not, if not. A store
-/// without a record becomes a copy of anything.
+/// without a record becomes a copy of anything. One epoch has one writer: records of the checkpoint's epoch are those that it stands for, and records of
+/// an earlier one are, up to the record with which that ended in the leader's log.
 pub(super) fn may_replace(
     (last, ours): (u64, History),
     (sequence, theirs): (u64, History),
+    epoch_last: u64,
 ) -> Result<(), String> {
+    let is_known = ours.epoch == theirs.epoch || (ours.epoch < theirs.epoch && last <= epoch_last);
     if last == 0 {
         Ok(())
     } else if ours.id != theirs.id {
         Err("their histories differ".to_owned())
-    } else if ours.epoch != theirs.epoch {
+    } else if !is_known {
         Err(format!(
             "it is of epoch {}, and this store in epoch {}",
             theirs.epoch, ours.epoch

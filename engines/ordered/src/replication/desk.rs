@@ -13,8 +13,8 @@ use crate::commit::Committer;
 pub(super) enum Task {
     Apply(Shipment),
     Promote,
-    /// The copy that lies in the folder.
-    Install(Head),
+    /// The copy that lies in the folder, and [`super::Piece::epoch_last`] of it.
+    Install(Head, u64),
 }
 
 pub(super) type Outcome = Result<Position, FollowError>;
@@ -68,7 +68,7 @@ impl Committer {
                 let done = match task {
                     Task::Apply(shipment) => self.take_in(&shipment),
                     Task::Promote => self.promote(),
-                    Task::Install(head) => self.install_copy(head),
+                    Task::Install(head, epoch_last) => self.install_copy(head, epoch_last),
                 };
                 self.say_end();
                 let _ = sender.send(done);

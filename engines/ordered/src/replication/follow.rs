@@ -11,6 +11,7 @@ use std::time::{Instant, SystemTime};
 use millpond_wal::{Body, BrokenRun, History, Log, Mark, Record, Tail, records_in};
 
 use super::desk::{Outcome, Task};
+use super::ends::begin_epoch;
 use super::{EPOCH_AHEAD_MS_MAX, Lag, Note, Position, Replication, Role, Shipment, lock};
 use crate::commit::Committer;
 use crate::record::{FORMAT, Logged};
@@ -131,8 +132,7 @@ impl Committer {
         BrokenRun::check("sequence", log.next_sequence(), shipment.first)
             .map_err(|broken| FollowError::Broken(broken.to_string()))?;
         let records = check_records(&shipment.bytes, log.next_sequence(), self.next_version)?;
-        log.begin_epoch(history, self.next_version)
-            .map_err(FollowError::Storage)?;
+        begin_epoch(log, &replication.dir, history, self.next_version).map_err(FollowError::Storage)?;
         let bodies: Vec<Shipped<'_>> = records.iter().map(Shipped::of).collect();
         let group: Vec<&Shipped<'_>> = bodies.iter().collect();
         log.append(&group)
@@ -178,8 +178,7 @@ impl Committer {
         }
         let epoch = next_epoch(epoch.max(above));
         let history = History { epoch, id };
-        log.begin_epoch(history, self.next_version)
-            .map_err(FollowError::Storage)?;
+        begin_epoch(log, &replication.dir, history, self.next_version).map_err(FollowError::Storage)?;
         let mut position = lock(&replication.position);
         position.epoch = history.epoch;
         let sequence = log.next_sequence() - 1;

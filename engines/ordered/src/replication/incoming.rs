@@ -58,6 +58,8 @@ pub enum Took {
 pub struct Incoming {
     shared: Arc<Replication>,
     stage: Stage,
+    /// [`Piece::epoch_last`] of the first piece.
+    epoch_last: u64,
 }
 
 /// What the leader said of its checkpoint, the same in all pieces of it.
@@ -107,6 +109,7 @@ impl Store {
         Ok(Incoming {
             shared: Arc::clone(shared),
             stage: Stage::Begins,
+            epoch_last: 0,
         })
     }
 }
@@ -165,6 +168,7 @@ impl Incoming {
     fn begin(&mut self, disk: &dyn Disk, dir: &Path, piece: &Piece, named: Named) -> Result<(), TakeError> {
         let has = *lock(&self.shared.position);
         check_place(&has, piece)?;
+        self.epoch_last = piece.epoch_last;
         look_for_room(dir, named.length)
             .map_err(|source| folder_error(dir, "begin a copy of the leader's store in it", source))?;
         let file = disk.create(&aside(&path(dir, named.sequence)));
@@ -318,7 +322,7 @@ impl Incoming {
         let Stage::Whole { head } = self.stage else {
             return Err(FollowError::Broken("the copy is not whole".into()));
         };
-        self.shared.ask_wait(Task::Install(head))
+        self.shared.ask_wait(Task::Install(head, self.epoch_last))
     }
 }
 
@@ -348,7 +352,7 @@ fn check_place(has: &Position, piece: &Piece) -> Result<(), TakeError> {
     let history = |epoch, id| History { epoch, id };
     let ours = (has.sequence, history(has.epoch, has.history));
     let theirs = (piece.checkpoint, history(piece.epoch, piece.history));
-    may_replace(ours, theirs).map_err(TakeError::Refused)
+    may_replace(ours, theirs, piece.epoch_last).map_err(TakeError::Refused)
 }
 
 /// Reads all of the checkpoint that came.

@@ -26,13 +26,13 @@ const LOOKED_AT_ONCE: usize = 1024;
 
 impl Committer {
     /// Puts the copy that lies in the folder in the place of what is there.
-    pub(super) fn install_copy(&mut self, head: Head) -> Outcome {
+    pub(super) fn install_copy(&mut self, head: Head, epoch_last: u64) -> Outcome {
         let replication = self.replication.share();
         let role = replication.role();
         let Role::Follows { .. } = role else {
             return Err(FollowError::NotFollowing(role.as_str()));
         };
-        self.check_copy(&head)?;
+        self.check_copy(&head, epoch_last)?;
         let (disk, dir) = self.checkpoints.place();
         let shield = &replication.copies.shield;
         shield.raise();
@@ -59,7 +59,7 @@ impl Committer {
     }
 
     /// Whether it can stand for what there is.
-    fn check_copy(&mut self, head: &Head) -> Result<(), FollowError> {
+    fn check_copy(&mut self, head: &Head, epoch_last: u64) -> Result<(), FollowError> {
         if self.checkpoints.is_writing() {
             return Err(FollowError::Busy);
         }
@@ -71,7 +71,7 @@ impl Committer {
         }
         let ours = log.history().unwrap_or(head.history);
         let has = (log.next_sequence() - 1, ours);
-        may_replace(has, (head.sequence, head.history)).map_err(FollowError::Broken)
+        may_replace(has, (head.sequence, head.history), epoch_last).map_err(FollowError::Broken)
     }
 
     /// The folder is the copy's, and memory is not.

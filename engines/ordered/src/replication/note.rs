@@ -1,10 +1,12 @@
-//! Files beside the log that say why a store may not lead as it is: they outlive it, so that its next start knows too.
+//! Files beside the log that say what it does not: why a store may not lead as it is, and where epochs ended. They outlive it, so that its next start
+//! knows too.
 //!
 //! | file | what it says | until |
 //! |---|---|---|
 //! | `fenced` | another store leads, in the epoch that is written there | the log's epoch is no lower, or it is promoted |
 //! | `follows` | its records are another store's | it is promoted |
 //! | `open` | in which run of the system it was opened, with durability "logged" | it is closed in order |
+//! | `epochs` | with which record the latest epochs before the log's ended (`ends`) | the folder goes |
 //! | `copied` | it is a copy: what it was copied from, and that one's followers, may have gone on | it has begun an epoch of its own |
 //!
 //! Invariant: each is whole or not there.
@@ -23,6 +25,7 @@ pub enum Note {
     Follows,
     Copied,
     Open,
+    Epochs,
 }
 
 impl Note {
@@ -32,11 +35,20 @@ impl Note {
             Note::Follows => "follows",
             Note::Copied => "copied",
             Note::Open => "open",
+            Note::Epochs => "epochs",
         })
     }
 
     pub fn is_in(self, dir: &Path) -> io::Result<bool> {
         self.path(dir).try_exists()
+    }
+
+    /// What it says, where it is there.
+    pub fn read(self, dir: &Path) -> io::Result<Option<String>> {
+        match fs::read_to_string(self.path(dir)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        }
     }
 
     /// Writes it, durably.
@@ -68,17 +80,15 @@ pub fn run_of_system() -> String {
 /// the system has not run on.
 pub fn may_have_lost(dir: &Path) -> io::Result<bool> {
     let run = run_of_system();
-    match fs::read_to_string(Note::Open.path(dir)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-        read => read.map(|before| run.is_empty() || before != run),
-    }
+    let before = Note::Open.read(dir)?;
+    Ok(before.is_some_and(|before| run.is_empty() || before != run))
 }
 
 /// The epoch of the store that leads, where it was noted.
 pub fn fenced(dir: &Path) -> Result<Option<u64>, Error> {
-    let text = match fs::read_to_string(Note::Fenced.path(dir)) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        read => read.map_err(|source| folder_error(dir, "read its file \"fenced\"", source))?,
+    let read = Note::Fenced.read(dir);
+    let Some(text) = read.map_err(|source| folder_error(dir, "read its file \"fenced\"", source))? else {
+        return Ok(None);
     };
     let epoch = text.trim().parse().map_err(|_| {
         let found = format!("found {:?}", text.chars().take(32).collect::<String>());

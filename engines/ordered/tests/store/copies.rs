@@ -375,7 +375,7 @@ fn what_a_follower_may_have_alone_is_not_replaced() {
     assert!(matches!(pull(&follower, has), Err(PullError::Gone(6))));
     let refused = ask_as(&follower, "a", has, (Wanted::Checkpoint, 1));
     assert!(
-        matches!(&refused, Err(CopyError::Refused(why)) if why.contains("of epoch 1")),
+        matches!(&refused, Err(CopyError::Refused(why)) if why.contains("its epoch 1 ended with record 3")),
         "{refused:?}"
     );
     // Nor is it where a leader says otherwise.
@@ -394,6 +394,96 @@ fn what_a_follower_may_have_alone_is_not_replaced() {
     incoming.install().unwrap();
     assert_eq!(contents(&fresh), contents(&follower));
     assert_eq!(fresh.epoch(), follower.epoch());
+}
+
+/// Has a follower take a copy, by its name.
+fn take_as(leader: &Store, name: &str, follower: &Store) {
+    let mut incoming = follower.take_copy().unwrap();
+    loop {
+        let asked = (incoming.wanted(), 1 << 20);
+        let piece = ask_as(leader, name, follower.position().unwrap(), asked).unwrap();
+        if incoming.take(&piece).unwrap() == Took::Whole {
+            break;
+        }
+        std::thread::yield_now();
+    }
+    incoming.install().unwrap();
+}
+
+#[test]
+fn a_follower_that_lagged_over_promotions_takes_a_copy_where_it_has_nothing_alone() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = |name: &str| parent.path().join(name);
+    let (a, b) = followed(parent.path(), 4);
+    // "c" has 4 records, "b" and "a" have 6 when "b" is promoted, and "d" has 5.
+    let [c, d] = ["c", "d"].map(|name| open(&dir(name), Some("a:1")));
+    ship_all(&a, &c);
+    write(&a, one("fifth", "v"));
+    ship_all(&a, &d);
+    write(&a, one("sixth", "v"));
+    ship_all(&a, &b);
+    b.promote().unwrap();
+    write(&b, one("of b", "v"));
+    b.checkpoint().unwrap();
+    let has = c.position().unwrap();
+    assert!(matches!(
+        pull_for(&b, "c", has, 1, Duration::ZERO),
+        Err(PullError::Gone(4))
+    ));
+    // What it knows of epochs outlives it.
+    b.close().unwrap();
+    let b = open(&dir("b"), None);
+    take_as(&b, "c", &c);
+    assert_eq!((contents(&c), c.epoch()), (contents(&b), b.epoch()));
+    write(&b, one("behind", "v"));
+    ship_all(&b, &c);
+    // The old leader has no record alone.
+    a.close().unwrap();
+    let a = open(&dir("a"), Some("b:1"));
+    assert_eq!(a.last_sequence(), 6);
+    take_as(&b, "a", &a);
+    ship_all(&b, &a);
+    assert_eq!(contents(&a), contents(&b));
+    // "c" knows where the second epoch ended, but not the first, as it took its copy behind that.
+    let has = d.position().unwrap();
+    c.promote().unwrap();
+    write(&c, one("of c", "v"));
+    c.checkpoint().unwrap();
+    let refused = ask_as(&c, "d", has, (Wanted::Checkpoint, 1));
+    assert!(
+        matches!(&refused, Err(CopyError::Refused(why)) if why.contains("not known any more")),
+        "{refused:?}"
+    );
+    take_as(&c, "a", &a);
+    assert_eq!((contents(&a), a.epoch()), (contents(&c), c.epoch()));
+}
+
+#[test]
+fn whoever_followed_over_a_promotion_knows_where_the_epoch_before_ended() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = |name: &str| parent.path().join(name);
+    let (a, b) = followed(parent.path(), 4);
+    let c = open(&dir("c"), Some("a:1"));
+    ship_all(&a, &c);
+    write(&a, one("fifth", "v"));
+    ship_all(&a, &b);
+    b.promote().unwrap();
+    write(&b, one("of b", "v"));
+    a.close().unwrap();
+    let a = open(&dir("a"), Some("b:1"));
+    ship_all(&b, &a);
+    a.promote().unwrap();
+    write(&a, one("of a again", "v"));
+    a.checkpoint().unwrap();
+    take_as(&a, "c", &c);
+    assert_eq!((contents(&c), c.epoch()), (contents(&a), a.epoch()));
+    // A record of its own, in the first epoch, and nothing is replaced.
+    let d = open(&dir("d"), None);
+    write(&d, one("another history", "v"));
+    d.close().unwrap();
+    let d = open(&dir("d"), Some("a:1"));
+    let refused = ask_as(&a, "d", d.position().unwrap(), (Wanted::Checkpoint, 1));
+    assert!(matches!(refused, Err(CopyError::Refused(_))), "{refused:?}");
 }
 
 #[test]

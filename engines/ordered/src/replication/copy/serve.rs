@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, TryRecvError};
 
-use millpond_wal::Tail;
+use millpond_wal::{History, Tail};
 
-use super::{CopyAsk, CopyError, Piece, Wanted};
+use super::{CopyAsk, CopyError, Piece, Wanted, may_replace};
 use crate::Error;
 use crate::checkpoint::bytes::{Foot, Head};
 use crate::checkpoint::hold::NotHeld;
@@ -19,7 +19,7 @@ use crate::checkpoint::keeper::{Meet, is_held_back};
 use crate::checkpoint::read::Opened;
 use crate::checkpoint::{self, Checkpoint};
 use crate::record::FORMAT;
-use crate::replication::{Position, Replication, Role, lock};
+use crate::replication::{Position, Replication, Role, ends, lock};
 
 /// No more is read of a checkpoint at once.
 const PIECE_BYTES_MAX: usize = 4 << 20;
@@ -110,30 +110,50 @@ impl<'r> Giver<'r> {
             }
         }
         let has = ask.position;
-        // One epoch has one writer, so of that epoch the follower's records are the same as those that the checkpoint stands for.
+        let epoch = History {
+            epoch: has.epoch,
+            id: has.history,
+        };
+        let epoch_last = ends::last_of(&self.shared.dir, epoch);
         let will_do = |opened: &Opened| {
-            opened.head.sequence > has.sequence
-                && (has.sequence == 0 || opened.head.history.epoch == has.epoch)
+            let theirs = (opened.head.sequence, opened.head.history);
+            may_replace((has.sequence, epoch), theirs, epoch_last).is_ok()
         };
         match self
             .meet
             .holds
             .hold(&self.shared.dir, &ask.follower, None, will_do)
         {
-            Ok(opened) => Ok(self.open(&ask.follower, opened).piece(Vec::new(), 0)),
+            Ok(opened) => Ok(Piece {
+                epoch_last,
+                ..self.open(&ask.follower, opened).piece(Vec::new(), 0)
+            }),
             Err(NotHeld::Absent) => {
-                let epoch = lock(&self.shared.position).epoch;
-                if has.sequence > 0 && has.epoch != epoch {
-                    return Err(CopyError::Refused(format!(
-                        "its records are of epoch {}, this store is in epoch {epoch}, and its log does not tell any more where the one ended",
-                        has.epoch
-                    )));
-                }
+                self.check_epoch(&has, epoch_last)?;
                 self.awaited = Some(self.meet.ask());
                 Ok(self.being_written())
             }
             Err(error) => Err(not_held(error, 0)),
         }
+    }
+
+    /// Whether a checkpoint of this store's epoch will do.
+    fn check_epoch(&self, has: &Position, epoch_last: u64) -> Result<(), CopyError> {
+        let ours = lock(&self.shared.position).epoch;
+        if has.sequence == 0 || has.epoch == ours || has.sequence <= epoch_last {
+            return Ok(());
+        }
+        let why = match epoch_last {
+            0 => format!(
+                "its records are of epoch {}, this store is in epoch {ours}, and it is not known any more where the one ended",
+                has.epoch
+            ),
+            _ => format!(
+                "it has record {}, and its epoch {} ended with record {epoch_last} here",
+                has.sequence, has.epoch
+            ),
+        };
+        Err(CopyError::Refused(why))
     }
 
     fn being_written(&self) -> Piece {
@@ -148,6 +168,7 @@ impl<'r> Giver<'r> {
             bytes: Vec::new(),
             skipped: 0,
             rest: 0,
+            epoch_last: 0,
         }
     }
 
@@ -257,6 +278,7 @@ impl Given {
             bytes,
             skipped: 0,
             rest: 0,
+            epoch_last: 0,
         }
     }
 }
