@@ -75,7 +75,7 @@ pub struct Log {
     syncing: Syncing,
     /// Bytes of groups since it was opened.
     written_bytes: u64,
-    /// The same when the last sync at an interval began.
+    /// The same when the last sync began that does not belong to a group.
     sync_from: u64,
     buffer: Vec<u8>,
 }
@@ -337,11 +337,16 @@ impl Log {
         }
         match self.segment.file.sync() {
             Ok(()) => {
-                self.pace.synced();
+                self.note_synced();
                 Ok(())
             }
             Err(source) => Err(self.turn_read_only(format!("cannot sync the segment: {source}"))),
         }
+    }
+
+    fn note_synced(&mut self) {
+        self.pace.synced();
+        self.sync_from = self.written_bytes;
     }
 
     fn undo_write(&mut self, cause: io::Error) -> Failure {
@@ -370,7 +375,7 @@ impl Log {
         if let Err(source) = self.segment.end() {
             return Err(self.turn_read_only(format!("cannot sync the segment: {source}")));
         }
-        self.pace.synced();
+        self.note_synced();
         let begin = Begin {
             sequence: self.next_sequence,
             number,

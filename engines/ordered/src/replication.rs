@@ -222,13 +222,14 @@ impl Replication {
         let is_copy = looked.map_err(|source| folder_error(dir, "look for its file \"copied\"", source))?;
         let looked = note::may_have_lost(dir);
         let may_have_lost = looked.map_err(|source| folder_error(dir, "read its file \"open\"", source))?;
-        if let (true, Role::Leads, Some(history)) =
-            (is_copy || may_have_lost && has_any, &role, log.history())
-        {
-            let epoch = match is_copy {
-                true => follow::next_epoch(history.epoch),
-                false => follow::epoch_behind(history.epoch),
-            };
+        let next: Option<fn(u64) -> u64> = match &role {
+            Role::Leads if is_copy => Some(follow::next_epoch),
+            // Also where nothing is left of what followers have; and of a store that was replaced, should it lead again.
+            Role::Leads | Role::Fenced { .. } if may_have_lost => Some(follow::epoch_behind),
+            _ => None,
+        };
+        if let Some((next, history)) = next.zip(log.history()) {
+            let epoch = next(history.epoch);
             let begun = ends::begin_epoch(log, dir, History { epoch, ..history }, next_version);
             begun.map_err(|error| {
                 let source = std::io::Error::other(error.to_string());

@@ -24,7 +24,7 @@ use crate::write::Write;
 /// How long after a failure it is tried again, twice as long each time.
 const AGAIN: Duration = Duration::from_secs(10);
 const AGAIN_MAX: Duration = Duration::from_secs(640);
-/// The thread's priority: a tenth of the weight of others.
+/// Added to the thread's nice value: a tenth of the weight of others.
 const NICE: i32 = 10;
 const STOPPED: &str = "the store is closed";
 const HELD: &str = "the store's last writes are held back until a follower has them; ask again then";
@@ -439,10 +439,10 @@ fn start(job: Job) -> Result<JoinHandle<()>, Error> {
         .map_err(Error::Thread)
 }
 
-/// Gives this thread a tenth of a processor that others want too: nobody waits for it, and callers wait for those.
+/// Gives this thread a tenth of what others have of a processor that they want too: who waits for a checkpoint waits long anyway.
 fn give_way() {
     // Of the thread alone, on Linux. Without it callers wait longer.
-    let _ = rustix::process::setpriority_process(None, NICE);
+    let _ = rustix::process::nice(NICE);
 }
 
 impl Checkpoints {

@@ -18,7 +18,7 @@ use crate::index::{ENTRY_OVERHEAD_BYTES, Index};
 use crate::record::FORMAT;
 use crate::tree::Content;
 
-/// So much is written, synced, and followed by a pause as long as that took.
+/// So much is written, synced, and followed by a pause as long as the sync took.
 const PART_BYTES: u64 = 1 << 20;
 /// A part takes so long at least, with its pause: 128 MiB a second.
 const PART_MIN: Duration = Duration::from_millis(8);
@@ -183,9 +183,10 @@ impl Out<'_> {
         self.block = block;
         self.foot.blocks += 1;
         if self.part >= PART_BYTES {
+            let began = Instant::now();
             self.sync()?;
-            let took = self.part_began.elapsed();
-            self.job.meet.pause(took.max(PART_MIN.saturating_sub(took)))?;
+            let left = PART_MIN.saturating_sub(self.part_began.elapsed());
+            self.job.meet.pause(began.elapsed().max(left))?;
             (self.part, self.part_began) = (0, Instant::now());
         }
         self.job.meet.check()

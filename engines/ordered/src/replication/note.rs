@@ -45,9 +45,10 @@ impl Note {
 
     /// What it says, where it is there.
     pub fn read(self, dir: &Path) -> io::Result<Option<String>> {
-        match fs::read_to_string(self.path(dir)) {
+        match fs::read(self.path(dir)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            read => read.map(Some),
+            // A byte that is no text makes none of the rest void.
+            read => read.map(|bytes| Some(String::from_utf8_lossy(&bytes).into_owned())),
         }
     }
 

@@ -7,6 +7,7 @@
 mod place;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex};
@@ -15,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use millpond_wal::{Clock, History, Mark, Tail, Taken};
 
+use super::ends::last_of;
 use super::{NotLeader, Position, Replication, Role, Shipment, lock};
 use crate::checkpoint::keeper::Meet;
 use crate::{Error, Store};
@@ -403,7 +405,7 @@ impl Replication {
         let Some(mut tail) = known.filter(|tail| tail.next_sequence() == has.sequence + 1) else {
             return Ok(Served::Unplaced);
         };
-        compare(&has, &tail, is_ours)?;
+        compare(&has, &tail, is_ours, &self.dir)?;
         if is_ours {
             self.acknowledged(has.sequence);
             if let Some(meet) = meet {
@@ -452,15 +454,19 @@ fn shipment(taken: Taken, ours: &Position, last: u64) -> Shipment {
 }
 
 /// Whether a follower's last record is the one that this log has there.
-fn compare(has: &Position, tail: &Tail, is_ours: bool) -> Result<(), PullError> {
+fn compare(has: &Position, tail: &Tail, is_ours: bool, dir: &Path) -> Result<(), PullError> {
     if has.sequence == 0 || !is_ours {
         return Ok(());
     }
     let diverged = |why: String| Err(PullError::Diverged(why));
     let Some(Mark { epoch, crc32c }) = tail.before() else {
-        // A checkpoint stands for it: its writer is all that can be compared.
+        // A checkpoint stands for it: its writer is all that can be compared, or where its writer's epoch ended.
         let next = tail.history().map_or(1, |history| history.epoch);
-        return match has.epoch == next {
+        let epoch = History {
+            epoch: has.epoch,
+            id: has.history,
+        };
+        return match has.epoch == next || has.epoch < next && has.sequence <= last_of(dir, epoch) {
             true => Ok(()),
             false => Err(PullError::Gone(has.sequence)),
         };

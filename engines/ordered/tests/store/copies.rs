@@ -459,6 +459,29 @@ fn a_follower_that_lagged_over_promotions_takes_a_copy_where_it_has_nothing_alon
 }
 
 #[test]
+fn a_follower_that_has_all_of_an_epoch_follows_over_its_end_without_a_copy() {
+    let parent = tempfile::tempdir().unwrap();
+    let dir = |name: &str| parent.path().join(name);
+    let (a, b) = followed(parent.path(), 4);
+    let c = open(&dir("c"), Some("a:1"));
+    ship_all(&a, &c);
+    // Nothing is in the log of "b" but the epoch that begins: a checkpoint stands for the rest.
+    b.checkpoint().unwrap();
+    b.promote().unwrap();
+    b.close().unwrap();
+    let b = open(&dir("b"), None);
+    ship_all(&b, &c);
+    // Nor is there for one that begins with that checkpoint.
+    let d = open(&dir("d"), Some("b:1"));
+    take_as(&b, "d", &d);
+    write(&b, one("of b", "v"));
+    for follower in [&c, &d] {
+        ship_all(&b, follower);
+        assert_eq!((contents(follower), follower.epoch()), (contents(&b), b.epoch()));
+    }
+}
+
+#[test]
 fn whoever_followed_over_a_promotion_knows_where_the_epoch_before_ended() {
     let parent = tempfile::tempdir().unwrap();
     let dir = |name: &str| parent.path().join(name);

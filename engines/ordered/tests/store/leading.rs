@@ -220,3 +220,45 @@ fn what_a_leader_writes_in_place_of_what_a_power_cut_took_is_no_continuation() {
     assert!(again.epoch() > epoch && !cut.join("open").exists());
     again.close().unwrap();
 }
+
+#[test]
+fn a_leader_that_lost_all_its_records_or_was_replaced_before_it_lost_some_goes_another_way_too() {
+    let parent = tempfile::tempdir().unwrap();
+    let dirs = ["a", "b", "bare", "some"].map(|name| parent.path().join(name));
+    let [a, b, bare, some] = &dirs;
+    let (leader, follower) = (open(a, None), open(b, Some("a:1")));
+    copy(a, bare);
+    leader.write_wait(one("k", "1")).unwrap();
+    copy(a, some);
+    leader.write_wait(one("k", "2")).unwrap();
+    ship_all(&leader, &follower);
+    let epoch = leader.epoch();
+    leader.close().unwrap();
+    for dir in [bare, some] {
+        std::fs::write(dir.join("open"), "another run of the system\n").unwrap();
+    }
+    // The header alone is left, and with it the epoch that its followers have records of.
+    let again = open(bare, None);
+    assert_eq!(again.last_sequence(), 0);
+    assert!(again.epoch() > epoch);
+    for _ in 0..3 {
+        again.write_wait(one("k", "other")).unwrap();
+    }
+    let refused = pull(&again, follower.position().unwrap()).unwrap_err();
+    assert!(matches!(refused, PullError::Diverged(_)), "{refused}");
+    again.checkpoint().unwrap();
+    let refused = ask(&again, &follower, Wanted::Checkpoint, 1 << 20).unwrap_err();
+    assert!(matches!(refused, CopyError::Refused(_)), "{refused}");
+    again.close().unwrap();
+    // Another leads, and a person says that it does not.
+    std::fs::write(some.join("fenced"), format!("{}\n", u64::MAX / 2)).unwrap();
+    let replaced = open(some, None);
+    assert!(matches!(replaced.role(), Role::Fenced { .. }) && replaced.epoch() > epoch);
+    replaced.close().unwrap();
+    std::fs::remove_file(some.join("fenced")).unwrap();
+    let again = open(some, None);
+    again.write_wait(one("k", "other")).unwrap();
+    again.write_wait(one("k", "another")).unwrap();
+    let refused = pull(&again, follower.position().unwrap()).unwrap_err();
+    assert!(matches!(refused, PullError::Diverged(_)), "{refused}");
+}
