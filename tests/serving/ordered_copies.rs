@@ -218,7 +218,7 @@ fn a_line_that_cannot_be_loaded_is_named() {
     for (line, expected) in [
         (
             "{\"key\": \"a\"}",
-            "line 1: expected one of value and value_base64",
+            "line 1: expected one of value, value_base64 and items_base64",
         ),
         (
             "{\"key_base64\": \"?\", \"value\": \"\"}",
@@ -271,12 +271,12 @@ fn a_load_that_stops_says_what_it_has_loaded() {
     for (count, expected, kept) in [
         (
             2500,
-            "line 2502: expected one of value and value_base64; 2000 entries of the lines before are loaded and stay: go on from line 2002\n",
+            "line 2502: expected one of value, value_base64 and items_base64; 2000 entries of the lines before are loaded and stay: go on from line 2002\n",
             2000,
         ),
         (
             10,
-            "line 12: expected one of value and value_base64; no entry was loaded before that\n",
+            "line 12: expected one of value, value_base64 and items_base64; no entry was loaded: correct the line and begin again\n",
             0,
         ),
     ] {

@@ -47,7 +47,7 @@ fn scans_go_on_by_any_connection() {
     assert!(every("TYPE hash COUNT 100").is_empty());
     redis.0.write_all(b"SCAN 0\r\n").unwrap();
     let (cursor, _) = page(&mut redis.0);
-    let forgotten = "-ERR invalid cursor: it is of another database, or thousands of scans went on since; begin with 0\r\n";
+    let forgotten = "-ERR invalid cursor: it is of another database, the server was started again, or thousands of scans went on since; begin with 0\r\n";
     redis.line("SELECT 4", "+OK\r\n");
     redis.line(&format!("SCAN {cursor}"), forgotten);
     redis.line("SCAN x", "-ERR invalid cursor\r\n");

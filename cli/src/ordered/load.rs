@@ -152,6 +152,7 @@ impl Held {
                 Ok(Held::Items(items.collect::<Result<_, String>>()?))
             }
             (Some(_), ..) => Err("expected a value or items_base64, not both".into()),
+            (None, None, None) => Err("expected one of value, value_base64 and items_base64".into()),
             (None, text, base64) => Ok(Held::Bytes(bytes("value", text, base64)?)),
         }
     }
@@ -280,7 +281,7 @@ impl<'s> Filling<'s> {
     /// What the store has of a load that stopped, and how to go on.
     fn so_far(&self) -> String {
         match (self.entries, self.next_line) {
-            (0, _) => "no entry was loaded before that".into(),
+            (0, _) => "no entry was loaded: correct the line and begin again".into(),
             (entries, line) => {
                 format!("{entries} entries of the lines before are loaded and stay: go on from line {line}")
             }

@@ -19,7 +19,7 @@ use crate::replication::{NotLeader, Unacknowledged};
 pub enum WriteError {
     /// A condition does not hold. Versions count from 1; 0 is an absent key.
     #[error(
-        "key {:?} is at version {found}, the write expects {expected} (0 = absent); read it again and retry",
+        "key {:?} is at version {found}, the write expects {expected} (0 = absent); read it, then retry with that version or without the condition",
         KeyText(key)
     )]
     Conflict {

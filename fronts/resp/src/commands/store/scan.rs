@@ -37,7 +37,7 @@ pub(in crate::commands) fn scan(asking: &mut Asking<'_>, mut words: RespWords<'_
     let start = match cursor {
         0 => None,
         number => Some(asking.databases.cursors().key(database.number, number).ok_or(
-            "ERR invalid cursor: it is of another database, or thousands of scans went on since; begin with 0",
+            "ERR invalid cursor: it is of another database, the server was started again, or thousands of scans went on since; begin with 0",
         )?),
     };
     let prefix = options.pattern.map(literal).filter(|prefix| !prefix.is_empty());
