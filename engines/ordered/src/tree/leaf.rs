@@ -64,9 +64,9 @@ impl<'t> Leaf<'t> {
 
     /// The lines that a search reads, as far as they are known.
     #[inline(always)]
-    pub(super) fn lines(&self) -> impl Iterator<Item = &'t AtomicU64> {
-        let page = self.page();
-        (0..SLOTS + 40).step_by(LINE_WORDS).filter_map(|at| page.get(at))
+    pub(super) fn lines(&self) -> impl Iterator<Item = &'t [AtomicU64; LINE_WORDS]> {
+        let (lines, _) = self.page().as_chunks();
+        lines.iter().take((SLOTS + 40) / LINE_WORDS)
     }
 
     #[inline(always)]
@@ -109,7 +109,7 @@ impl<'t> Leaf<'t> {
         super::cell::word_at(self.0.words, place)
     }
 
-    /// How many starts are lower than this one.
+    /// How many starts are lower than this one: uniform binary search (Knuth, The Art of Computer Programming 3, 6.2.1).
     #[inline(always)]
     fn starts_below(&self, start: u64, count: usize) -> usize {
         let page = self.page();
@@ -119,14 +119,17 @@ impl<'t> Leaf<'t> {
             // What a slot has behind its start makes it no lower.
             slot.is_some_and(|slot| slot.load(Ordering::Relaxed) < start)
         };
-        let (mut begin, mut len) = (0, count);
-        while len > 1 {
-            let half = len / 2;
-            // Of a jump half the guesses would be wrong.
+        let Some(bits) = count.checked_ilog2() else {
+            return 0;
+        };
+        // Of a jump half the guesses would be wrong.
+        let mut half = 1 << bits;
+        let mut begin = select_unpredictable(is_below(half - 1), count - half, 0);
+        while half > 1 {
+            half /= 2;
             begin = select_unpredictable(is_below(begin + half - 1), begin + half, begin);
-            len -= half;
         }
-        begin + usize::from(len == 1 && is_below(begin))
+        begin + usize::from(is_below(begin))
     }
 
     /// Has the memory brought where the key's entry is, if it is in the page.

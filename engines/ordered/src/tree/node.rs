@@ -82,7 +82,8 @@ impl<'t> Node<'t> {
     /// Has all its memory brought.
     #[inline]
     pub(super) fn bring_whole(&self) {
-        self.words.iter().step_by(LINE_WORDS).for_each(prefetch);
+        let (lines, _) = self.words.as_chunks::<LINE_WORDS>();
+        lines.iter().for_each(prefetch);
     }
 
     #[inline(always)]
@@ -316,25 +317,34 @@ impl<'t> Seen<'t> {
 /// Moves each of some words to the place behind it; the last is lost, the first stays. The moves of four words at once take half as long.
 #[inline]
 pub(super) fn move_up(words: &[AtomicU64]) {
-    let mut last = words.len().saturating_sub(1);
-    while let Some(words) = last
-        .checked_sub(4)
-        .and_then(|first| words.get(first..)?.first_chunk::<5>())
-    {
-        let [one, two, three, four, five] = words;
+    const AT_ONCE: usize = 4;
+    let load = |word: &AtomicU64| {
         point();
-        let moved = [one, two, three, four].map(|word| word.load(Ordering::Relaxed));
+        word.load(Ordering::Relaxed)
+    };
+    let mut end = words.len();
+    while end > AT_ONCE {
+        let Some([one, two, three, four, five]) = words
+            .get(end - AT_ONCE - 1..)
+            .and_then(|words| words.first_chunk())
+        else {
+            return;
+        };
+        let moved = (load(one), load(two), load(three), load(four));
         // From the last on, as the rest is moved.
-        for (place, word) in [two, three, four, five].into_iter().zip(moved).rev() {
+        for (place, word) in [(five, moved.3), (four, moved.2), (three, moved.1), (two, moved.0)] {
             point();
             place.store(word, Ordering::Relaxed);
         }
-        last -= 4;
+        end -= AT_ONCE;
     }
-    let left = words.get(..=last).unwrap_or_default().iter().rev();
-    for (next, word) in left.clone().zip(left.skip(1)) {
+    while let Some([word, next]) = end
+        .checked_sub(2)
+        .and_then(|first| words.get(first..)?.first_chunk())
+    {
         point();
-        next.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
+        next.store(load(word), Ordering::Relaxed);
+        end -= 1;
     }
 }
 
