@@ -30,7 +30,7 @@ use cell::Encoded;
 pub(crate) use cell::{Before, Cell, Change, Content, content_bytes};
 pub(crate) use draw::{Drawn, Random};
 use heap::Heap;
-use inner::{CHILD_BITS, INNER_WORDS};
+use inner::{CHILD_BITS, INNER_WORDS, Sought};
 use leaf::{INLINE_MAX, LEAF_WORDS, Leaf};
 pub(crate) use many::{BROUGHT_AT_ONCE, Near, ReadMany};
 use node::{Node, Seen};
@@ -42,7 +42,7 @@ use words::Words;
 
 use millpond_prefetch::prefetch;
 
-/// 132 KiB at first, 132 MiB at most.
+/// 140 KiB at first, 140 MiB at most.
 type Inners = Words<INNER_WORDS, 6, 16>;
 /// 64 KiB at first, 64 MiB at most.
 type Leaves = Words<LEAF_WORDS, 5, 15>;
@@ -171,14 +171,16 @@ impl Tree {
     /// The node that an inner node names for a key, and the separator above the key that it has behind that.
     #[inline(always)]
     fn towards(&self, seen: &Seen<'_>, key: &[u8]) -> Option<(u64, u64)> {
-        Tree::named(seen, self.place(seen, key))
+        let sought = seen.node.inner().seek(key);
+        Tree::named(seen, self.place(seen, key, sought))
     }
 
-    /// Behind how many separators an inner node names the one for a key; `None` where the key is of a node to the right.
+    /// Behind how many separators an inner node names the one for a key that it was begun to look for; `None` where the key is of a node to the
+    /// right.
     #[inline(always)]
-    fn place(&self, seen: &Seen<'_>, key: &[u8]) -> Option<usize> {
+    fn place(&self, seen: &Seen<'_>, key: &[u8], sought: Sought) -> Option<usize> {
         let is_here = !seen.is_left_of(&self.heap, key);
-        is_here.then(|| seen.node.inner().separators_up_to(&self.heap, key))
+        is_here.then(|| seen.node.inner().separators_sought(&self.heap, key, sought))
     }
 
     /// What is named there, and the separator behind it.
@@ -211,19 +213,19 @@ impl Tree {
     fn step_to<'t>(&'t self, from: Seen<'t>, to: Option<(u64, u64)>) -> Result<Seen<'t>, Again> {
         let (to, below) = to.ok_or(Again)?;
         let to = self.node(to).ok_or(Again)?;
-        match to.id & LEAF {
-            0 => Tree::bring(&to),
-            // The slots say where the entry is, and come as late as it would.
-            _ => to.bring_whole(),
+        // What the first lines say of the others comes as late as all of it would; nodes further up are near.
+        match from.node.level() > 2 {
+            true => Tree::bring(&to),
+            false => to.bring_whole(),
         }
-        let to = Tree::arrive(from, to, |node| Some(node.seen())).ok_or(Again)?;
+        let to = Tree::arrive(&from, to, |node| Some(node.seen())).ok_or(Again)?;
         Ok(to.named_below(below))
     }
 
     /// The same as `see` sees it, where its memory is on its way.
     #[inline(always)]
     fn arrive<'t>(
-        from: Seen<'t>,
+        from: &Seen<'t>,
         to: Node<'t>,
         see: impl Fn(Node<'t>) -> Option<Seen<'t>>,
     ) -> Option<Seen<'t>> {

@@ -327,7 +327,7 @@ impl<'h> Cell<'h> {
     }
 
     /// How the first bytes of its key, so many, compare with those of another; where that is shorter, with zeros behind it.
-    #[inline]
+    #[inline(always)]
     pub(super) fn cmp_begin(&self, key: &[u8], bytes: usize) -> Order {
         let mut at = 0;
         while at < bytes {

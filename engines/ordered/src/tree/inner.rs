@@ -1,10 +1,12 @@
 //! An inner node: up to 128 separators in order, each with the node behind it and its first bytes behind what all of them share.
 //!
+//! These heads lie in lines of eight, all ones behind the last of them, and the node begins with the last word of each line: a search reads
+//! those, one line of heads, and the slots beside it.
+//!
 //! Where the node has bounds on both sides, that is what these share. In the first and the last node of a level it is what the separators do,
 //! and a key that is searched for may begin otherwise. Separators are in the heap. Only who has the node's lock changes it.
 
 use std::cmp::Ordering as Order;
-use std::hint::select_unpredictable;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::cell::{Cell, word_of};
@@ -17,23 +19,41 @@ use millpond_prefetch::prefetch;
 /// Separators of a full node.
 pub(super) const FULL: usize = 128;
 pub(super) const INNER_WORDS: usize = SLOTS + FULL;
-const HEADS: usize = HEAD_WORDS;
+/// The last head of each line.
+const TOPS: usize = HEAD_WORDS;
+const LINES: usize = FULL / LINE_WORDS;
+const HEADS: usize = TOPS + LINES;
 const SLOTS: usize = HEADS + FULL;
 /// A slot: the address of a separator, below it the number of a child.
 pub(super) const CHILD_BITS: u32 = 28;
 const CHILD_MASK: u64 = (1 << CHILD_BITS) - 1;
 
+/// How many words are lower than a value. None of them is jumped over: half of the jumps would be guessed wrong.
+#[inline(always)]
+fn below_in(words: &[AtomicU64], value: u64) -> usize {
+    let is_below = |word: &AtomicU64| {
+        point();
+        usize::from(word.load(Ordering::Relaxed) < value)
+    };
+    words.iter().map(is_below).sum()
+}
+
+/// What is looked for in a node: the first bytes of a key behind what all keys share, and the line in which the search goes on.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Sought {
+    head: u64,
+    line: usize,
+}
+
 #[derive(Clone, Copy)]
 pub(super) struct Inner<'t>(pub Node<'t>);
 
 impl<'t> Inner<'t> {
-    /// The lines that a search reads.
+    /// The lines that a search begins with.
     #[inline(always)]
-    pub(super) fn lines(&self) -> impl Iterator<Item = &'t AtomicU64> {
-        let words = self.0.words.first_chunk::<SLOTS>();
-        words
-            .into_iter()
-            .flat_map(|words| words.iter().step_by(LINE_WORDS))
+    pub(super) fn lines(&self) -> impl Iterator<Item = &'t [AtomicU64; LINE_WORDS]> {
+        let words = self.0.words.get(..HEADS).unwrap_or_default();
+        words.as_chunks().0.iter()
     }
 
     #[inline(always)]
@@ -43,21 +63,45 @@ impl<'t> Inner<'t> {
 
     #[inline(always)]
     fn head(&self, at: usize) -> u64 {
-        point();
-        let head = self.heads().get(at % FULL);
-        head.map_or(0, |head| head.load(Ordering::Relaxed))
+        self.0.word(HEADS + at % FULL)
     }
 
-    /// Its heads, of which the compiler knows how many there are.
+    /// The last head of each line.
     #[inline(always)]
-    fn heads(&self) -> &'t [AtomicU64; FULL] {
-        static NONE: [AtomicU64; FULL] = [const { AtomicU64::new(0) }; FULL];
-        let heads = self.0.words.get(HEADS..).and_then(|heads| heads.first_chunk());
-        heads.unwrap_or(&NONE)
+    fn tops(&self) -> &'t [AtomicU64; LINES] {
+        static NONE: [AtomicU64; LINES] = [const { AtomicU64::new(0) }; LINES];
+        let tops = self.0.words.get(TOPS..).and_then(|words| words.first_chunk());
+        tops.unwrap_or(&NONE)
+    }
+
+    /// A line of heads; none behind the last.
+    #[inline(always)]
+    fn head_line(&self, line: usize) -> Option<&'t [AtomicU64; LINE_WORDS]> {
+        self.0.words.get(HEADS..SLOTS)?.as_chunks().0.get(line)
+    }
+
+    /// Of new memory, or that of a dead node.
+    pub(super) fn begin(&self) {
+        (TOPS..SLOTS).for_each(|at| self.0.set(at, u64::MAX));
+    }
+
+    /// Fewer separators than there were.
+    fn cut(&self, count: usize) {
+        (count..self.count()).for_each(|at| self.set_head(at, u64::MAX));
+        self.set_tops(count, self.count());
+        self.0.set_count(count);
     }
 
     fn set_head(&self, at: usize, head: u64) {
         self.0.set(HEADS + at, head);
+    }
+
+    /// Notes the last heads of the lines in which heads from one place to another are.
+    fn set_tops(&self, from: usize, to: usize) {
+        for line in from / LINE_WORDS..to.div_ceil(LINE_WORDS) {
+            let last = self.head(line * LINE_WORDS + LINE_WORDS - 1);
+            self.0.set(TOPS + line, last);
+        }
     }
 
     #[inline(always)]
@@ -72,14 +116,6 @@ impl<'t> Inner<'t> {
 
     pub(super) fn cell(&self, heap: &'t Heap, at: usize) -> Option<Cell<'t>> {
         Cell::read(heap, self.address(at))
-    }
-
-    /// Has the memory brought of what is behind so many separators.
-    #[inline(always)]
-    pub(super) fn prefetch_child(&self, separators: usize) {
-        let places = [separators.wrapping_sub(1), separators];
-        let slots = self.0.words.get(SLOTS..).unwrap_or_default();
-        places.iter().filter_map(|at| slots.get(*at)).for_each(prefetch);
     }
 
     /// The child for keys behind so many separators.
@@ -107,21 +143,33 @@ impl<'t> Inner<'t> {
 
     /// How many heads are lower than this one.
     #[inline(always)]
-    fn heads_below(&self, head: u64, count: usize) -> usize {
-        let heads = self.heads();
-        let is_below = |at: usize| {
-            point();
-            let other = heads.get(at % FULL);
-            other.is_some_and(|other| other.load(Ordering::Relaxed) < head)
-        };
-        let (mut begin, mut len) = (0, count);
-        while len > 1 {
-            let half = len / 2;
-            // Of a jump half the guesses would be wrong.
-            begin = select_unpredictable(is_below(begin + half - 1), begin + half, begin);
-            len -= half;
-        }
-        begin + usize::from(len == 1 && is_below(begin))
+    fn heads_below(&self, head: u64) -> usize {
+        self.heads_below_sought(self.sought(head))
+    }
+
+    /// The line of the first head that is not lower.
+    #[inline(always)]
+    fn sought(&self, head: u64) -> Sought {
+        let line = below_in(self.tops(), head);
+        Sought { head, line }
+    }
+
+    #[inline(always)]
+    fn heads_below_sought(&self, sought: Sought) -> usize {
+        let line = self.head_line(sought.line);
+        sought.line * LINE_WORDS + line.map_or(0, |line| below_in(line, sought.head))
+    }
+
+    /// Begins to look for a key. What the search reads next is on its way.
+    #[inline(always)]
+    pub(super) fn seek(&self, key: &[u8]) -> Sought {
+        let sought = self.sought(self.head_of(key));
+        let first = sought.line * LINE_WORDS;
+        // The child before the first head is named by the slot before.
+        let places = [HEADS + first, SLOTS + first - 1, SLOTS + first];
+        let words = places.iter().filter_map(|at| self.0.words.get(*at));
+        words.for_each(prefetch);
+        sought
     }
 
     /// The first bytes of a key behind what all keys share.
@@ -161,13 +209,11 @@ impl<'t> Inner<'t> {
     /// The same of a key that begins as all separators do.
     fn find_alike(&self, heap: &Heap, key: &[u8]) -> Result<usize, usize> {
         let (count, head) = (self.count(), self.head_of(key));
-        let first = self.heads_below(head, count);
+        let first = self.heads_below(head);
         if first == count || self.head(first) != head {
             return Err(first);
         }
-        let end = head
-            .checked_add(1)
-            .map_or(count, |above| self.heads_below(above, count));
+        let end = head.checked_add(1).map_or(count, |above| self.heads_below(above));
         let (mut begin, mut end) = (first, end);
         while begin < end {
             let middle = begin + (end - begin) / 2;
@@ -184,15 +230,19 @@ impl<'t> Inner<'t> {
     }
 
     /// How many separators are not above a key: the child with that number is the one for it, as far as this node knows.
-    #[inline(always)]
     pub(super) fn separators_up_to(&self, heap: &Heap, key: &[u8]) -> usize {
+        self.separators_sought(heap, key, self.seek(key))
+    }
+
+    /// The same where it was begun to look for the key.
+    #[inline(always)]
+    pub(super) fn separators_sought(&self, heap: &Heap, key: &[u8], sought: Sought) -> usize {
         if let Some(at) = self.outside(heap, key) {
             return at;
         }
-        let (count, head) = (self.count(), self.head_of(key));
-        let first = self.heads_below(head, count);
+        let first = self.heads_below_sought(sought);
         // Most often no head is the key's.
-        if first == count || self.head(first) != head {
+        if first == self.count() || self.head(first) != sought.head {
             return first;
         }
         match self.find_alike(heap, key) {
@@ -210,6 +260,7 @@ impl<'t> Inner<'t> {
         self.set_head(at, self.head_of(key));
         node.set(SLOTS + at, address << CHILD_BITS | child);
         node.set_count(count + 1);
+        self.set_tops(at, count + 1);
         if at == 0 || at == count {
             self.fit(heap);
         }
@@ -222,7 +273,8 @@ impl<'t> Inner<'t> {
             self.set_head(at, self.head(at + 1));
             self.0.set(SLOTS + at, self.slot(at + 1));
         }
-        self.0.set_count(count - 1);
+        self.cut(count - 1);
+        self.set_tops(at, count);
         address
     }
 
@@ -249,6 +301,7 @@ impl<'t> Inner<'t> {
 
     fn set_starts(&self, heap: &Heap) {
         (0..self.count()).for_each(|at| self.set_start(heap, at));
+        self.set_tops(0, self.count());
     }
 
     fn set_start(&self, heap: &Heap, at: usize) {
@@ -266,7 +319,8 @@ impl<'t> Inner<'t> {
             other.set_start(heap, to);
         }
         other.0.set_count(begin + (count - from));
+        other.set_tops(begin, other.count());
         other.fit(heap);
-        self.0.set_count(from);
+        self.cut(from);
     }
 }

@@ -7,6 +7,7 @@ use millpond_prefetch::prefetch;
 
 use super::cell::Cell;
 use super::held::Held;
+use super::inner::Sought;
 use super::node::{Node, Seen};
 use super::schedule::pause;
 use super::{Again, TRIES, Tree};
@@ -106,25 +107,29 @@ impl Tree {
         ways.fill(root.and_then(&see));
         let mut next = [None; SIDE_BY_SIDE];
         let next = next.get_mut(..keys.len()).unwrap_or_default();
-        let mut places = [None; SIDE_BY_SIDE];
-        let above = |way: &Option<Seen<'t>>| way.filter(|seen| seen.node.level() > 0);
+        let mut sought = [Sought::default(); SIDE_BY_SIDE];
+        let is_above = |seen: &&Seen<'t>| seen.node.level() > 0;
         // Leaves are equally deep: all ways are as long, but for nodes that were split a moment ago.
-        while ways.iter().any(|way| above(way).is_some()) {
-            for ((key, way), place) in keys.iter().zip(&*ways).zip(&mut places) {
-                if let Some(seen) = above(way) {
-                    *place = self.place(&seen, key.as_ref());
-                    place.iter().for_each(|at| seen.node.inner().prefetch_child(*at));
+        while ways.iter().flatten().any(|seen| is_above(&seen)) {
+            for ((key, way), sought) in keys.iter().zip(&*ways).zip(&mut sought) {
+                if let Some(seen) = way.as_ref().filter(is_above) {
+                    *sought = seen.node.inner().seek(key.as_ref());
                 }
             }
-            for ((way, place), next) in ways.iter().zip(places).zip(&mut *next) {
-                let named = above(way).and_then(|seen| Tree::named(&seen, place));
-                *next = named.and_then(|(id, below)| Some((self.node(id)?, below)));
+            for (((key, way), sought), next) in keys.iter().zip(&*ways).zip(sought).zip(&mut *next) {
+                *next = None;
+                if let Some(seen) = way.as_ref().filter(is_above)
+                    && let Some((id, below)) = Tree::named(seen, self.place(seen, key.as_ref(), sought))
+                {
+                    *next = self.node(id).map(|node| (node, below));
+                }
             }
             bring_each(next.iter().flatten().map(|(node, _)| node));
             for (way, next) in ways.iter_mut().zip(&*next) {
-                if let Some(seen) = above(way) {
-                    let arrived =
-                        next.and_then(|(to, below)| Some(Tree::arrive(seen, to, &see)?.named_below(below)));
+                if let Some(seen) = way.as_ref().filter(is_above) {
+                    let arrived = next
+                        .as_ref()
+                        .and_then(|(to, below)| Some(Tree::arrive(seen, *to, &see)?.named_below(*below)));
                     *way = arrived;
                 }
             }

@@ -152,8 +152,9 @@ impl<'t> Node<'t> {
             self.set(at, 0);
         }
         self.set(SHAPE, (level as u64) << LEVEL_SHIFT);
-        if level == 0 {
-            self.leaf().begin();
+        match level {
+            0 => self.leaf().begin(),
+            _ => self.inner().begin(),
         }
     }
 

@@ -110,9 +110,12 @@ impl Tree {
     /// The leaf that a scan begins in. The memory of those behind it is on its way, as far as the node above knows them.
     fn begin_pages(&self, span: &Span<'_>) -> Result<Seen<'_>, Again> {
         let above = self.descend(span.start, 1)?;
-        if above.node.level() == 1 {
-            let inner = above.node.inner();
-            let first = inner.separators_up_to(&self.heap, span.start);
+        if above.node.level() == 0 {
+            return self.go_right(above, span.start);
+        }
+        let inner = above.node.inner();
+        let place = self.place(&above, span.start, inner.seek(span.start));
+        if let Some(first) = place {
             let leaves = (span.entries_max / LEAF_ENTRIES).min(BROUGHT_MAX);
             let last = inner.count().min(first + leaves);
             let nodes = || (first..=last).filter_map(|at| self.node(inner.child(at)));
@@ -120,7 +123,8 @@ impl Tree {
             nodes().filter_map(|node| node.words.first()).for_each(prefetch);
             nodes().for_each(|node| node.bring_whole());
         }
-        let leaf = self.descend_from(above, span.start, 0)?;
+        let leaf = self.step_to(above, Tree::named(&above, place))?;
+        let leaf = self.descend_from(leaf, span.start, 0)?;
         self.go_right(leaf, span.start)
     }
 
