@@ -273,9 +273,6 @@ impl Following {
         let (others, mut gains) = others(before, map, &self.name);
         // By a map that this node did not read its buckets may have been others' alone.
         gains |= before.is_some_and(|before| map.version().saturating_sub(before.version()) > 1);
-        if gains {
-            self.warn_of_gains(map.version());
-        }
         let names = names(&others);
         self.nodes.fresh.keep(|name| map.find(name).is_some());
         self.change(|standings| {
@@ -284,6 +281,9 @@ impl Following {
                 standings.want_all();
             }
         });
+        if gains {
+            self.warn_of_gains(map.version());
+        }
         threads.retain(|_, thread| !thread.is_finished());
         for node in others {
             if threads.contains_key(&node.name) {

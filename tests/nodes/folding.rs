@@ -70,7 +70,7 @@ fn kill(server: &Millpond) {
     server.signal("KILL");
 }
 
-fn wait_for_line(cluster: &Cluster, name: &str, words: &str) {
+pub(super) fn wait_for_line(cluster: &Cluster, name: &str, words: &str) {
     let until = limit();
     while !fs::read_to_string(cluster.path(name).join("log"))
         .unwrap()

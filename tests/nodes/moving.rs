@@ -2,6 +2,7 @@
 //! buckets by that map, before it answers by it.
 
 use super::cluster::{Cluster, socket, write_map};
+use super::folding::wait_for_line;
 use super::upserts::{firsts, limit, upsert, upsert_call};
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -112,8 +113,8 @@ fn a_map_that_comes_while_pages_are_read_has_them_read_again() {
     }
     write_halves(&folder, 3, &at, "0-63");
     wait_for_map(&cluster, 3);
-    // And the thread that looks at maps.
-    std::thread::sleep(Duration::from_millis(400));
+    // By the thread that asks other nodes, too.
+    wait_for_line(&cluster, "b", "this node gets buckets");
     relay.holds.store(false, Ordering::SeqCst);
     for keys in all.chunks(SOME as usize) {
         let found = firsts(cluster.node("b"), keys, Some(3));
