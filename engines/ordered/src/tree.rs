@@ -46,7 +46,7 @@ use millpond_prefetch::prefetch;
 type Inners = Words<INNER_WORDS, 6, 16>;
 /// 64 KiB at first, 64 MiB at most.
 type Leaves = Words<LEAF_WORDS, 5, 15>;
-/// In the number of a leaf.
+/// In the number of a leaf; below it are 256 GiB of leaves.
 const LEAF: u64 = 1 << (CHILD_BITS - 1);
 
 /// The tree.
@@ -117,6 +117,9 @@ impl Tree {
     }
 
     /// An empty node that is locked.
+    ///
+    /// # Panics
+    /// Where there are 2^27 leaves or inner nodes already: their numbers have no more bits.
     fn new_node(&self, level: usize) -> Node<'_> {
         let is_leaf = level == 0;
         let spare = if is_leaf {
@@ -128,6 +131,7 @@ impl Tree {
         let id = of_dead.unwrap_or_else(|| {
             let mut spare = locked(spare);
             let next = spare.next;
+            assert!(next < LEAF, "a store of more than {LEAF} leaves or inner nodes");
             if is_leaf {
                 self.leaves.make(next)
             } else {

@@ -324,3 +324,25 @@ impl<'t> Inner<'t> {
         self.cut(from);
     }
 }
+
+#[cfg(test)]
+impl Inner<'_> {
+    /// Holds what searches read, its heads and the last of each line, against the separators.
+    pub(super) fn check(&self, heap: &Heap) {
+        let count = self.count();
+        for at in 0..FULL {
+            let cell = self.cell(heap, at).filter(|_| at < count);
+            let head = cell.map_or(u64::MAX, |cell| cell.word_of_key(self.0.shared()));
+            assert_eq!(self.head(at), head, "{at} of {count}");
+            if at % LINE_WORDS == LINE_WORDS - 1 {
+                assert_eq!(self.0.word(TOPS + at / LINE_WORDS), head, "{at} of {count}");
+            }
+            if let Some(cell) = cell {
+                let mut key = Vec::new();
+                cell.copy_key(&mut key);
+                assert_eq!(self.find(heap, &key), Ok(at), "of {count}");
+                assert_eq!(self.separators_up_to(heap, &key), at + 1, "of {count}");
+            }
+        }
+    }
+}

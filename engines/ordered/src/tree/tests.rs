@@ -1,6 +1,7 @@
 //! The tree against a map, and with many threads.
 #![allow(clippy::unwrap_used)]
 mod bytes;
+mod inners;
 mod locks;
 #[cfg(shuttle)]
 mod schedules;
@@ -121,6 +122,12 @@ fn check(tree: &Tree, model: &BTreeMap<Vec<u8>, (Vec<u8>, u64)>) {
     keys.extend(model.keys().take(5).cloned());
     let expected: Vec<_> = keys.iter().map(|key| model.get(key).cloned()).collect();
     assert_eq!(found_many(tree, &keys), expected);
+    let inners = locked(&tree.spare_inners).next;
+    for node in (0..inners).filter_map(|id| tree.node(id)) {
+        if !node.seen().is_dead() {
+            node.inner().check(&tree.heap);
+        }
+    }
 }
 
 fn run(steps: &[(Vec<u8>, u8, usize)]) {
@@ -155,6 +162,9 @@ fn keys() -> impl Strategy<Value = Vec<u8>> {
             .prop_map(|number| format!("a key that is long and alike at first {number:05}").into_bytes()),
         (0..3000_u64).prop_map(|number| vec![0; (number % 70) as usize]),
         (0..3000_u64).prop_map(|number| number.to_be_bytes().to_vec()),
+        // Heads and starts that are all ones.
+        (0..3000_u64)
+            .prop_map(|number| [vec![255; number as usize % 20], number.to_be_bytes().to_vec()].concat()),
         prop::collection::vec(any::<u8>(), 0..12),
     ]
 }

@@ -182,3 +182,41 @@ fn what_was_near_is_read_and_written_as_it_is_by_any_schedule() {
         assert_eq!(tree.len(), 50 + 8 - 20 + 1);
     });
 }
+
+/// A node with several lines of heads, whose first words name the last of each.
+#[test]
+fn children_are_found_while_lines_of_heads_move() {
+    check_schedules(|| {
+        let tree = Arc::new(Tree::new());
+        let add = |tree: &Tree, inner: inner::Inner<'_>, at: usize, number: u64| {
+            let address = content(&key(number), b"", 1).write(&tree.heap);
+            inner.insert(&tree.heap, at, &key(number), address, number);
+        };
+        let id = {
+            let node = tree.new_node(1);
+            for at in 0..17 {
+                add(&tree, node.inner(), at, 10 * (at as u64 + 1));
+            }
+            node.unlock();
+            node.id
+        };
+        let writer = spawn(&tree, move |tree| {
+            let node = tree.node(id).unwrap();
+            assert!(node.seen().try_lock());
+            node.inner().remove(3);
+            node.unlock();
+            assert!(node.seen().try_lock());
+            add(tree, node.inner(), 0, 5);
+            node.unlock();
+        });
+        let reader = spawn(&tree, move |tree| {
+            for number in [80, 85, 90, 165, 170] {
+                let seen = tree.node(id).unwrap().seen();
+                let inner = seen.node.inner();
+                let child = inner.child(inner.separators_up_to(&tree.heap, &key(number)));
+                assert!(!seen.is_still() || child == number / 10 * 10);
+            }
+        });
+        join([writer, reader]);
+    });
+}
