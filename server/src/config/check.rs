@@ -80,6 +80,12 @@ fn check_followers(config: &Config) -> Result<(), String> {
         let Some(leader) = &section.follow else { continue };
         millpond_nodes::check_address(leader)
             .map_err(|why| format!("ordered.{name}.follow is {leader:?}: {why}"))?;
+        if let Some(key) = own_address(&config.server, leader) {
+            return Err(format!(
+                "ordered.{name}.follow is {leader:?}, where this server listens itself ({key}); name the server that takes the store's writes, \
+                 or leave the key out where this one does"
+            ));
+        }
         crate::following::read_tls(leader, section.follow_ca.as_deref())
             .map_err(|why| format!("ordered.{name}.{why}"))?;
         if let Some(file) = &section.follow_token_file {
@@ -87,6 +93,24 @@ fn check_followers(config: &Config) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The key by which the server listens at an address, as far as the address says so without being looked up.
+fn own_address(server: &Server, address: &str) -> Option<String> {
+    let address = address.strip_prefix(millpond_nodes::TLS).unwrap_or(address);
+    let named = address.replace("localhost:", "127.0.0.1:").parse::<SocketAddr>();
+    let is_named = |listen: &Listen| match (listen, &named) {
+        (Listen::Inet(own), Ok(named)) => {
+            let is_any = own.ip().is_unspecified() && named.ip().is_loopback();
+            own.port() == named.port() && (own.ip() == named.ip() || is_any)
+        }
+        (Listen::Unix(own), Err(_)) => address
+            .strip_prefix("unix:")
+            .is_some_and(|path| own == Path::new(path)),
+        _ => false,
+    };
+    let mut listens = server.listens().into_iter();
+    listens.find_map(|(key, listen)| is_named(&listen).then_some(key))
 }
 
 /// A version that is given and one that comes by itself contradict each other.

@@ -396,3 +396,27 @@ fn no_two_keys_name_one_address() {
         "listen_also: [Inet(127.0.0.1:0), Inet(0.0.0.0:0)]",
     );
 }
+
+#[test]
+fn a_store_does_not_follow_its_own_server() {
+    let refused = |server: &str, leader: &str, key: &str| {
+        let store = format!("[ordered.s]\npath = \"s\"\nfollow = \"{leader}\"\nfollow_token_file = \"t\"\n");
+        check(
+            &format!("[server]\n{server}\n{store}"),
+            &[],
+            &format!(
+                "ordered.s.follow is {leader:?}, where this server listens itself ({key}); name the server"
+            ),
+        );
+    };
+    refused("", "127.0.0.1:13500", "server.listen");
+    refused("", "localhost:13500", "server.listen");
+    refused("listen = \"0.0.0.0:9\"", "127.0.0.1:9", "server.listen");
+    refused("listen_also = [\"[::1]:7\"]", "[::1]:7", "server.listen_also[0]");
+    refused("listen_also = [\"unix:/s\"]", "unix:/s", "server.listen_also[0]");
+    refused(
+        "[server.tls]\ncertificate = \"c\"\nprivate_key = \"k\"",
+        "tls://127.0.0.1:13503",
+        "server.tls.listen",
+    );
+}
