@@ -31,9 +31,9 @@ pub(crate) enum Ordered {
 }
 
 const VERIFY_EXAMPLES: &str = "\
-Checks each file whole: checksums, that records follow from each other, that their entries are within the limits, and
-that the log reaches what the checkpoint needs. It makes none of the log's changes, which takes the memory of the whole
-store: that a list was there to append to shows at a start, or in `millpond ordered dump DIR > /dev/null`, alone.
+Checks each file whole: checksums, that records follow from each other, that their entries are within the limits, and \
+that the log reaches what the checkpoint needs. It makes none of the log's changes, which takes the memory of the whole \
+store: that a list was there to append to shows at a start, or in `millpond ordered dump DIR > /dev/null`, alone. \
 Changes nothing. Ends with 1 where a file is damaged, or one is missing that a start of the server reads.
 
 Examples:

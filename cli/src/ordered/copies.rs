@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 const BACKUP_EXAMPLES: &str = "\
-The server goes on meanwhile. The copy has every write that was acknowledged before the backup began, and perhaps some of those behind.
-It gets its name once it was read again and found sound. A checkpoint becomes a second name of the same file where DEST is on the same
+The server goes on meanwhile. The copy has every write that was acknowledged before the backup began, and perhaps some of those behind. \
+It gets its name once it was read again and found sound. A checkpoint becomes a second name of the same file where DEST is on the same \
 file system: copy DEST to another disk, or use --copy.
 
 Examples:

@@ -10,7 +10,7 @@ use std::io::{self, BufWriter, Write as _};
 use std::path::PathBuf;
 
 const EXAMPLES: &str = "\
-A line has key_base64, value_base64 or of a list items_base64 (the oldest first), version and, where the entry expires, expires_ms (milliseconds of Unix time). The store is read into memory,
+A line has key_base64, value_base64 or of a list items_base64 (the oldest first), version and, where the entry expires, expires_ms (milliseconds of Unix time). The store is read into memory, \
 as a start does, and is not changed; no server may have it open: dump a backup of one that is served.
 
 Examples:

@@ -24,10 +24,10 @@ const BYTES_A_WRITE: usize = 4 << 20;
 const ITEM_BYTES: usize = 4;
 
 const EXAMPLES: &str = "\
-A line is {\"key\": \"text\", \"value\": \"text\"}, or has key_base64 and value_base64 for bytes, or items_base64 for a list, as `dump` writes them. With \"expires_ms\" (milliseconds of Unix
+A line is {\"key\": \"text\", \"value\": \"text\"}, or has key_base64 and value_base64 for bytes, or items_base64 for a list, as `dump` writes them. With \"expires_ms\" (milliseconds of Unix \
 time) an entry expires then; one that has expired is left out. A \"version\" is passed over: entries get the versions of this store.
 
-Entries are written a thousand or so at a time. A load that stops, at a line that it cannot load or on a full disk, keeps what
+Entries are written a thousand or so at a time. A load that stops, at a line that it cannot load or on a full disk, keeps what \
 it wrote: the error says how many entries that is, and from which line to go on. Lines that are loaded again do no harm.
 
 Examples:

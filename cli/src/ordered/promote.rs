@@ -8,9 +8,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
-The store begins a new epoch: its old leader refuses writes once it hears of that, and this store takes none of its records any more. What
-the old leader had not sent is not here. Take ordered.NAME.follow out of the configuration of the server that was promoted before its next
-start. Then set follow on the old leader and start it again; it needs a copy of this store only if its log is refused as one that has gone
+The store begins a new epoch: its old leader refuses writes once it hears of that, and this store takes none of its records any more. What \
+the old leader had not sent is not here. Take ordered.NAME.follow out of the configuration of the server that was promoted before its next \
+start. Then set follow on the old leader and start it again; it needs a copy of this store only if its log is refused as one that has gone \
 another way (docs/operations.md).
 
 Example:
