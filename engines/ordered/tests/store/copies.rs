@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use millpond_engines_ordered::{
     CopyAsk, CopyError, FollowError, Incoming, Options, Piece, Position, PullError, Put, Role, Store,
-    TakeError, Took, Wanted, Write,
+    TakeError, Took, Wanted,
 };
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
-use crate::followers::{followed, open, pull, pull_for, ship_all};
+use crate::followers::{followed, open, pull, pull_for, ship_all, write_announced};
 use crate::{contents, one, random_batch, random_put};
 
 fn ask_as(
@@ -63,20 +63,12 @@ fn take_all(
     }
 }
 
-fn write(leader: &Store, write: impl Into<Write>) {
-    let last = leader.last_sequence();
-    leader.write_wait(write).unwrap();
-    while leader.last_sequence() == last {
-        std::thread::yield_now();
-    }
-}
-
 /// Has the leader's log begin behind what the follower has.
 fn leave_behind(leader: &Store, rng: &mut StdRng) {
     for at in 0..20 {
         match at % 2 {
-            0 => write(leader, random_put(rng)),
-            _ => write(leader, random_batch(rng)),
+            0 => write_announced(leader, random_put(rng)),
+            _ => write_announced(leader, random_batch(rng)),
         }
     }
     leader.checkpoint().unwrap();
@@ -107,7 +99,7 @@ fn a_follower_takes_a_copy_while_its_leader_is_written_to() {
         // One with nothing, and one with records that the leader has removed or written over since.
         let records = if seed % 2 == 0 { 0 } else { 30 };
         let (leader, follower) = followed(parent.path(), records);
-        write(
+        write_announced(
             &leader,
             Put {
                 entries: vec![(b"lasts an hour".to_vec(), b"v".to_vec())],
@@ -121,7 +113,7 @@ fn a_follower_takes_a_copy_while_its_leader_is_written_to() {
                 key,
                 if_version: None,
             };
-            write(
+            write_announced(
                 &leader,
                 millpond_engines_ordered::Batch::of(keys.map(remove).collect()),
             );
@@ -132,7 +124,7 @@ fn a_follower_takes_a_copy_while_its_leader_is_written_to() {
         let mut incoming = follower.take_copy().unwrap();
         let bytes_max = [50, 1000, 1 << 20][seed as usize % 3];
         take_all(&leader, &follower, &mut incoming, bytes_max, || {
-            write(&leader, random_put(&mut rng));
+            write_announced(&leader, random_put(&mut rng));
             assert!(
                 contents(&follower) == before,
                 "nothing is shown before it is whole"
@@ -151,7 +143,7 @@ fn a_follower_takes_a_copy_while_its_leader_is_written_to() {
             (follower.copy_progress(), copies_in(&parent.path().join("b"))),
             (None, 0)
         );
-        write(&leader, one("behind", "the copy"));
+        write_announced(&leader, one("behind", "the copy"));
         ship_all(&leader, &follower);
         assert_eq!(contents(&leader), contents(&follower));
         let expires = |store: &Store| store.get(b"lasts an hour").unwrap().expires_ms;
@@ -169,7 +161,7 @@ fn a_follower_takes_a_copy_while_its_leader_is_written_to() {
         follower.close().unwrap();
         let follower = open(&parent.path().join("b"), Some("a:1"));
         assert_eq!(contents(&leader), contents(&follower));
-        write(&leader, random_put(&mut rng));
+        write_announced(&leader, random_put(&mut rng));
         ship_all(&leader, &follower);
         follower.checkpoint().unwrap();
         follower.promote().unwrap();
@@ -184,7 +176,7 @@ fn a_follower_takes_a_copy_while_its_leader_is_written_to() {
 fn a_checkpoint_that_is_cut_or_damaged_at_any_byte_is_refused() {
     let parent = tempfile::tempdir().unwrap();
     let (leader, follower) = followed(parent.path(), 4);
-    write(&leader, one("k", "v"));
+    write_announced(&leader, one("k", "v"));
     leader.checkpoint().unwrap();
     let before = contents(&follower);
     let named = ask(&leader, &follower, Wanted::Checkpoint, 1).unwrap();
@@ -230,7 +222,7 @@ fn a_checkpoint_that_is_cut_or_damaged_at_any_byte_is_refused() {
 fn records_behind_a_checkpoint_come_in_pieces_and_are_refused_where_they_are_damaged() {
     let parent = tempfile::tempdir().unwrap();
     let (leader, follower) = followed(parent.path(), 3);
-    write(&leader, one("a", "v"));
+    write_announced(&leader, one("a", "v"));
     leader.checkpoint().unwrap();
     let mut incoming = follower.take_copy().unwrap();
     // As if the checkpoint were of a store that is written to.
@@ -250,8 +242,8 @@ fn records_behind_a_checkpoint_come_in_pieces_and_are_refused_where_they_are_dam
         last_sequence: 5,
         ..named
     };
-    write(&leader, one("b", "v"));
-    write(&leader, one("c", "v"));
+    write_announced(&leader, one("b", "v"));
+    write_announced(&leader, one("c", "v"));
     assert_eq!(incoming.take(&named).unwrap(), Took::Part);
     assert_eq!(
         incoming
@@ -318,7 +310,7 @@ fn a_copy_goes_on_behind_a_restart_of_the_leader_and_beside_its_next_checkpoints
     let leader = open(&parent.path().join("a"), None);
     assert_eq!(step(&leader, &follower, &mut incoming, 20), Took::Part);
     for _ in 0..3 {
-        write(&leader, random_put(&mut rng));
+        write_announced(&leader, random_put(&mut rng));
         leader.checkpoint().unwrap();
         assert_eq!(step(&leader, &follower, &mut incoming, 20), Took::Part);
     }
@@ -336,7 +328,7 @@ fn a_copy_goes_on_behind_a_restart_of_the_leader_and_beside_its_next_checkpoints
     };
     assert!(checkpoints() > 1);
     assert!(pull(&leader, follower.position().unwrap()).is_ok());
-    write(&leader, one("k", "v"));
+    write_announced(&leader, one("k", "v"));
     leader.checkpoint().unwrap();
     assert_eq!(checkpoints(), 1, "the next one removes what was held");
 }
@@ -362,11 +354,11 @@ fn what_a_follower_may_have_alone_is_not_replaced() {
     assert!(refused(Position { sequence: 9, ..has }).contains("ends at record 3"));
     // A leader that was replaced may have written more in its epoch than the one that took its place has of it.
     for at in 0..3 {
-        write(&leader, one(&format!("alone {at}"), "v"));
+        write_announced(&leader, one(&format!("alone {at}"), "v"));
     }
     follower.promote().unwrap();
     for at in 0..9 {
-        write(&follower, one(&format!("new {at}"), "v"));
+        write_announced(&follower, one(&format!("new {at}"), "v"));
     }
     follower.checkpoint().unwrap();
     leader.close().unwrap();
@@ -418,12 +410,12 @@ fn a_follower_that_lagged_over_promotions_takes_a_copy_where_it_has_nothing_alon
     // "c" has 4 records, "b" and "a" have 6 when "b" is promoted, and "d" has 5.
     let [c, d] = ["c", "d"].map(|name| open(&dir(name), Some("a:1")));
     ship_all(&a, &c);
-    write(&a, one("fifth", "v"));
+    write_announced(&a, one("fifth", "v"));
     ship_all(&a, &d);
-    write(&a, one("sixth", "v"));
+    write_announced(&a, one("sixth", "v"));
     ship_all(&a, &b);
     b.promote().unwrap();
-    write(&b, one("of b", "v"));
+    write_announced(&b, one("of b", "v"));
     b.checkpoint().unwrap();
     let has = c.position().unwrap();
     assert!(matches!(
@@ -435,7 +427,7 @@ fn a_follower_that_lagged_over_promotions_takes_a_copy_where_it_has_nothing_alon
     let b = open(&dir("b"), None);
     take_as(&b, "c", &c);
     assert_eq!((contents(&c), c.epoch()), (contents(&b), b.epoch()));
-    write(&b, one("behind", "v"));
+    write_announced(&b, one("behind", "v"));
     ship_all(&b, &c);
     // The old leader has no record alone.
     a.close().unwrap();
@@ -447,7 +439,7 @@ fn a_follower_that_lagged_over_promotions_takes_a_copy_where_it_has_nothing_alon
     // "c" knows where the second epoch ended, but not the first, as it took its copy behind that.
     let has = d.position().unwrap();
     c.promote().unwrap();
-    write(&c, one("of c", "v"));
+    write_announced(&c, one("of c", "v"));
     c.checkpoint().unwrap();
     let refused = ask_as(&c, "d", has, (Wanted::Checkpoint, 1));
     assert!(
@@ -474,7 +466,7 @@ fn a_follower_that_has_all_of_an_epoch_follows_over_its_end_without_a_copy() {
     // Nor is there for one that begins with that checkpoint.
     let d = open(&dir("d"), Some("b:1"));
     take_as(&b, "d", &d);
-    write(&b, one("of b", "v"));
+    write_announced(&b, one("of b", "v"));
     for follower in [&c, &d] {
         ship_all(&b, follower);
         assert_eq!((contents(follower), follower.epoch()), (contents(&b), b.epoch()));
@@ -488,21 +480,21 @@ fn whoever_followed_over_a_promotion_knows_where_the_epoch_before_ended() {
     let (a, b) = followed(parent.path(), 4);
     let c = open(&dir("c"), Some("a:1"));
     ship_all(&a, &c);
-    write(&a, one("fifth", "v"));
+    write_announced(&a, one("fifth", "v"));
     ship_all(&a, &b);
     b.promote().unwrap();
-    write(&b, one("of b", "v"));
+    write_announced(&b, one("of b", "v"));
     a.close().unwrap();
     let a = open(&dir("a"), Some("b:1"));
     ship_all(&b, &a);
     a.promote().unwrap();
-    write(&a, one("of a again", "v"));
+    write_announced(&a, one("of a again", "v"));
     a.checkpoint().unwrap();
     take_as(&a, "c", &c);
     assert_eq!((contents(&c), c.epoch()), (contents(&a), a.epoch()));
     // A record of its own, in the first epoch, and nothing is replaced.
     let d = open(&dir("d"), None);
-    write(&d, one("another history", "v"));
+    write_announced(&d, one("another history", "v"));
     d.close().unwrap();
     let d = open(&dir("d"), Some("a:1"));
     let refused = ask_as(&a, "d", d.position().unwrap(), (Wanted::Checkpoint, 1));
@@ -513,7 +505,7 @@ fn whoever_followed_over_a_promotion_knows_where_the_epoch_before_ended() {
 fn a_store_that_leads_by_now_takes_no_copy_and_gives_none_where_it_follows() {
     let parent = tempfile::tempdir().unwrap();
     let (leader, follower) = followed(parent.path(), 3);
-    write(&leader, one("k", "v"));
+    write_announced(&leader, one("k", "v"));
     leader.checkpoint().unwrap();
     let refused = ask_as(
         &follower,

@@ -64,6 +64,15 @@ pub(crate) fn ship_all(leader: &Store, follower: &Store) {
     assert_eq!(follower.last_sequence(), leader.last_sequence());
 }
 
+/// A write that followers may have from then on: the log thread says how far it is behind its answers.
+pub(crate) fn write_announced(leader: &Store, write: impl Into<Write>) {
+    let last = leader.last_sequence();
+    leader.write_wait(write).unwrap();
+    while leader.last_sequence() == last {
+        std::thread::yield_now();
+    }
+}
+
 /// A leader, its follower, and what the leader showed behind each record.
 struct Pair {
     leader: Option<Store>,
@@ -95,12 +104,7 @@ impl Pair {
     }
 
     fn write(&mut self, write: impl Into<Write>) {
-        let last = self.leader().last_sequence();
-        self.leader().write_wait(write).unwrap();
-        // The log thread says how far it is behind its answers.
-        while self.leader().last_sequence() == last {
-            std::thread::yield_now();
-        }
+        write_announced(self.leader(), write);
         self.states.push(contents(self.leader()));
     }
 
@@ -206,7 +210,7 @@ pub(crate) fn followed(parent: &Path, records: usize) -> (Store, Store) {
     let leader = open(&parent.join("a"), None);
     let follower = open(&parent.join("b"), Some("a:1"));
     for at in 0..records {
-        leader.write_wait(one(&format!("k{at}"), "value")).unwrap();
+        write_announced(&leader, one(&format!("k{at}"), "value"));
     }
     while leader.last_sequence() < records as u64 {
         std::thread::yield_now();
@@ -343,7 +347,7 @@ fn logs_that_went_other_ways_are_refused_by_name() {
 fn records_of_an_older_epoch_are_refused() {
     let parent = tempfile::tempdir().unwrap();
     let (leader, follower) = followed(parent.path(), 2);
-    leader.write_wait(one("late", "v")).unwrap();
+    write_announced(&leader, one("late", "v"));
     let late = pull_for(
         &leader,
         "b",
@@ -385,7 +389,7 @@ fn records_of_an_older_epoch_are_refused() {
     leader.close().unwrap();
     let leader = open(&dir, None);
     assert_eq!(leader.role(), Role::Leads);
-    leader.write_wait(one("k", "v")).unwrap();
+    write_announced(&leader, one("k", "v"));
     leader.close().unwrap();
     std::fs::write(dir.join("fenced"), "soon").unwrap();
     let refused = Store::open(&dir, options(None)).err().unwrap().to_string();
@@ -399,8 +403,8 @@ fn records_of_an_older_epoch_are_refused() {
 fn a_shipment_that_is_cut_or_damaged_changes_nothing() {
     let parent = tempfile::tempdir().unwrap();
     let (leader, follower) = followed(parent.path(), 1);
-    leader.write_wait(one("a", "first")).unwrap();
-    leader.write_wait(one("b", "second")).unwrap();
+    write_announced(&leader, one("a", "first"));
+    write_announced(&leader, one("b", "second"));
     while leader.last_sequence() < 3 {
         std::thread::yield_now();
     }
@@ -438,7 +442,7 @@ fn a_follower_without_the_records_in_between_is_told_so() {
     let (leader, follower) = followed(parent.path(), 4);
     let has = follower.position().unwrap();
     for at in 0..3 {
-        leader.write_wait(one(&format!("more{at}"), "v")).unwrap();
+        write_announced(&leader, one(&format!("more{at}"), "v"));
     }
     leader.checkpoint().unwrap();
     let fresh = Position {
@@ -452,7 +456,7 @@ fn a_follower_without_the_records_in_between_is_told_so() {
     let copy = parent.path().join("c");
     backup(&parent.path().join("a"), &copy, false, &mut |_| ()).unwrap();
     let copied = open(&copy, Some("a:1"));
-    leader.write_wait(one("last", "v")).unwrap();
+    write_announced(&leader, one("last", "v"));
     while leader.last_sequence() < 8 {
         std::thread::yield_now();
     }
@@ -492,7 +496,7 @@ fn a_promoted_follower_shows_nothing_that_had_expired_by_its_leaders_clock() {
         ttl_ms: Some(3_600_000),
         ..one("short", "v")
     };
-    leader.write_wait(lasting).unwrap();
+    write_announced(&leader, lasting);
     while leader.last_sequence() < 2 {
         std::thread::yield_now();
     }
@@ -514,7 +518,7 @@ fn a_follower_says_that_it_is_behind_until_it_has_what_its_leader_said() {
     let leader = open(&parent.path().join("a"), None);
     let follower = open(&parent.path().join("b"), Some("a:1"));
     for key in ["a", "b", "c"] {
-        leader.write_wait(one(key, "value")).unwrap();
+        write_announced(&leader, one(key, "value"));
     }
     let lag = || {
         let lag = follower.lag().unwrap();
@@ -530,7 +534,7 @@ fn a_follower_says_that_it_is_behind_until_it_has_what_its_leader_said() {
     std::thread::sleep(Duration::from_millis(2));
     assert!(lag().1 >= Some(1));
     drop(incoming);
-    leader.write_wait(one("more", "v")).unwrap();
+    write_announced(&leader, one("more", "v"));
     ship_all(&leader, &follower);
     assert_eq!(lag(), (0, Some(0)));
     assert!(leader.lag().is_none());

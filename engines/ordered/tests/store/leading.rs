@@ -8,7 +8,7 @@ use millpond_engines_ordered::{
 };
 
 use crate::copies::ask;
-use crate::followers::{followed, open, options, pull, ship_all};
+use crate::followers::{followed, open, options, pull, ship_all, write_announced};
 use crate::{contents, copy, one};
 
 #[test]
@@ -97,7 +97,7 @@ fn an_epoch_that_is_no_moment_stops_no_leader() {
         assert!(refused.to_string().contains("more than a day ahead"), "{refused}");
     }
     assert_eq!(leader.role(), Role::Leads);
-    leader.write_wait(one("k", "v")).unwrap();
+    write_announced(&leader, one("k", "v"));
 }
 
 /// Its last record is in a checkpoint alone, and the store that it asks has another one in that place.
@@ -120,7 +120,7 @@ fn a_last_record_that_only_a_checkpoint_has_is_taken_for_the_same_within_one_epo
     // The old leader, promoted after all: its record 3 is of the first epoch.
     assert!(matches!(pull(&leader, has), Err(PullError::NotLeader(_))));
     leader.promote().unwrap();
-    leader.write_wait(one("more", "v")).unwrap();
+    write_announced(&leader, one("more", "v"));
     while leader.last_sequence() < 4 {
         std::thread::yield_now();
     }
@@ -134,7 +134,7 @@ fn a_follower_that_was_promoted_by_mistake_is_told_to_begin_with_a_copy() {
     let (leader, follower) = followed(parent.path(), 2);
     follower.promote().unwrap();
     follower.close().unwrap();
-    leader.write_wait(one("k", "v")).unwrap();
+    write_announced(&leader, one("k", "v"));
     while leader.last_sequence() < 3 {
         std::thread::yield_now();
     }
@@ -176,9 +176,9 @@ fn what_a_leader_writes_in_place_of_what_a_power_cut_took_is_no_continuation() {
     let dirs = ["a", "b", "killed", "cut"].map(|name| parent.path().join(name));
     let [a, b, killed, cut] = &dirs;
     let (leader, follower) = (open(a, None), open(b, Some("a:1")));
-    leader.write_wait(one("k", "1")).unwrap();
+    write_announced(&leader, one("k", "1"));
     copy(a, cut);
-    leader.write_wait(one("k", "2")).unwrap();
+    write_announced(&leader, one("k", "2"));
     ship_all(&leader, &follower);
     let epoch = leader.epoch();
     copy(a, killed);
@@ -228,9 +228,9 @@ fn a_leader_that_lost_all_its_records_or_was_replaced_before_it_lost_some_goes_a
     let [a, b, bare, some] = &dirs;
     let (leader, follower) = (open(a, None), open(b, Some("a:1")));
     copy(a, bare);
-    leader.write_wait(one("k", "1")).unwrap();
+    write_announced(&leader, one("k", "1"));
     copy(a, some);
-    leader.write_wait(one("k", "2")).unwrap();
+    write_announced(&leader, one("k", "2"));
     ship_all(&leader, &follower);
     let epoch = leader.epoch();
     leader.close().unwrap();
