@@ -19,8 +19,10 @@ use crate::replication::{NotLeader, Unacknowledged};
 pub enum WriteError {
     /// A condition does not hold. Versions count from 1; 0 is an absent key.
     #[error(
-        "key {:?} is at version {found}, the write expects {expected} (0 = absent); read it, then retry with that version or without the condition",
-        KeyText(key)
+        "key {:?} is {}, and the write expects it to be {}; read it, then retry with what it is, or without the condition",
+        KeyText(key),
+        VersionText(*found),
+        VersionText(*expected)
     )]
     Conflict {
         /// The first key that fails the condition.
@@ -256,6 +258,18 @@ impl fmt::Debug for KeyText<'_> {
     }
 }
 
+/// A version for people; 0 is that of an absent key.
+struct VersionText(u64);
+
+impl fmt::Display for VersionText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            0 => f.write_str("absent"),
+            version => write!(f, "at version {version}"),
+        }
+    }
+}
+
 pub(crate) fn at_most(what: &'static str, found: usize, max: usize) -> Result<(), WriteError> {
     if found > max {
         return Err(WriteError::TooLarge { what, found, max });
@@ -295,6 +309,9 @@ mod tests {
         let text = error.to_string();
         assert!(text.contains(r"\xff"), "{text}");
         assert!(text.contains("(100 bytes)"), "{text}");
-        assert!(text.contains("is at version 7"), "{text}");
+        assert!(
+            text.contains("is at version 7, and the write expects it to be absent;"),
+            "{text}"
+        );
     }
 }
