@@ -37,6 +37,17 @@ pub(super) fn resolve_paths(config: &mut Config, base: &Path) {
             resolve(path);
         }
     }
+    for leader in config
+        .ordered
+        .values_mut()
+        .filter_map(|store| store.follow.as_mut())
+    {
+        if let Some(path) = leader.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            let mut path = PathBuf::from(path);
+            resolve(&mut path);
+            *leader = format!("unix:{}", path.display());
+        }
+    }
     let nodes = config.nodes.iter_mut();
     nodes.flat_map(|nodes| nodes.paths_mut()).for_each(resolve);
     config.admin.token_file.iter_mut().for_each(resolve);
@@ -101,7 +112,9 @@ fn own_address(server: &Server, address: &str) -> Option<String> {
     let named = address.replace("localhost:", "127.0.0.1:").parse::<SocketAddr>();
     let is_named = |listen: &Listen| match (listen, &named) {
         (Listen::Inet(own), Ok(named)) => {
-            let is_any = own.ip().is_unspecified() && named.ip().is_loopback();
+            // An IPv6 address takes IPv6 alone.
+            let is_any =
+                own.ip().is_unspecified() && named.ip().is_loopback() && own.is_ipv4() == named.is_ipv4();
             own.port() == named.port() && (own.ip() == named.ip() || is_any)
         }
         (Listen::Unix(own), Err(_)) => address

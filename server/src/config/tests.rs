@@ -414,6 +414,16 @@ fn a_store_does_not_follow_its_own_server() {
     refused("listen = \"0.0.0.0:9\"", "127.0.0.1:9", "server.listen");
     refused("listen_also = [\"[::1]:7\"]", "[::1]:7", "server.listen_also[0]");
     refused("listen_also = [\"unix:/s\"]", "unix:/s", "server.listen_also[0]");
+    // Of the file's folder, both.
+    let relative = "[server]\nlisten_also = [\"unix:s.sock\"]\n[ordered.s]\npath = \"s\"\nfollow = \"unix:s.sock\"\nfollow_token_file = \"t\"";
+    check(
+        relative,
+        &[],
+        "s.sock\", where this server listens itself (server.listen_also[0])",
+    );
+    // Loopback addresses of the other family are not its own.
+    let other = "[server]\nlisten = \"0.0.0.0:9\"\n[ordered.s]\npath = \"s\"\nfollow = \"[::1]:9\"\nfollow_token_file = \"m.onnx\"";
+    check(other, &[], "m.onnx is empty");
     refused(
         "[server.tls]\ncertificate = \"c\"\nprivate_key = \"k\"",
         "tls://127.0.0.1:13503",
