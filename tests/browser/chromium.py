@@ -34,6 +34,8 @@ ARGUMENTS = (
 )
 # How long the driver may take to start, and to answer one command.
 TIMEOUT_S = 60
+# How many ports the driver may find taken.
+PORT_TRIES = 20
 
 
 class BrowserFailed(Exception):
@@ -105,7 +107,22 @@ class Chromium:
             self._end()
 
     def _start_driver(self):
-        """Starts chromedriver on a free port and returns the port."""
+        """Starts chromedriver on a free port and returns the port.
+
+        Asked for port 0 it lets the system choose a port for ::1 and then wants the same one for 127.0.0.1, where a connection of
+        anyone may have it. So a driver that ends for its port is started again.
+        """
+        for _ in range(PORT_TRIES):
+            port, said = self._try_driver()
+            if port is not None:
+                return port
+            self._end_driver()
+            if "port not available" not in said:
+                break
+        raise BrowserFailed(f"{CHROMEDRIVER} did not start: {said.strip()[-600:]}")
+
+    def _try_driver(self):
+        """Starts chromedriver once; returns its port, or None, and what it said."""
         self._driver = subprocess.Popen(
             [CHROMEDRIVER, "--port=0"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
             # A group of its own, so that a browser it leaves behind can be ended with it.
@@ -120,18 +137,23 @@ class Chromium:
                 if found := re.search(r"started successfully on port (\d+)", line):
                     # What it says later is read and dropped, or it would block on a full pipe.
                     threading.Thread(target=self._driver.stdout.read, daemon=True).start()
-                    return int(found[1])
+                    return int(found[1]), said
         finally:
             late.cancel()
-        raise BrowserFailed(f"{CHROMEDRIVER} did not start: {said.strip()[-600:]}")
+        return None, said
+
+    def _end_driver(self):
+        if self._driver is None:
+            return
+        try:
+            os.killpg(self._driver.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        self._driver.wait()
+        self._driver = None
 
     def _end(self):
-        if self._driver is not None:
-            try:
-                os.killpg(self._driver.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            self._driver.wait()
+        self._end_driver()
         self._profile.cleanup()
 
     def _call(self, method, path, body=None):
