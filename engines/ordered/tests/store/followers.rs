@@ -212,9 +212,6 @@ pub(crate) fn followed(parent: &Path, records: usize) -> (Store, Store) {
     for at in 0..records {
         write_announced(&leader, one(&format!("k{at}"), "value"));
     }
-    while leader.last_sequence() < records as u64 {
-        std::thread::yield_now();
-    }
     ship_all(&leader, &follower);
     (leader, follower)
 }
@@ -389,7 +386,7 @@ fn records_of_an_older_epoch_are_refused() {
     leader.close().unwrap();
     let leader = open(&dir, None);
     assert_eq!(leader.role(), Role::Leads);
-    write_announced(&leader, one("k", "v"));
+    leader.write_wait(one("k", "v")).unwrap();
     leader.close().unwrap();
     std::fs::write(dir.join("fenced"), "soon").unwrap();
     let refused = Store::open(&dir, options(None)).err().unwrap().to_string();
@@ -405,9 +402,6 @@ fn a_shipment_that_is_cut_or_damaged_changes_nothing() {
     let (leader, follower) = followed(parent.path(), 1);
     write_announced(&leader, one("a", "first"));
     write_announced(&leader, one("b", "second"));
-    while leader.last_sequence() < 3 {
-        std::thread::yield_now();
-    }
     let has = follower.position().unwrap();
     let whole = pull(&leader, has).unwrap();
     let before = contents(&follower);
@@ -457,9 +451,6 @@ fn a_follower_without_the_records_in_between_is_told_so() {
     backup(&parent.path().join("a"), &copy, false, &mut |_| ()).unwrap();
     let copied = open(&copy, Some("a:1"));
     write_announced(&leader, one("last", "v"));
-    while leader.last_sequence() < 8 {
-        std::thread::yield_now();
-    }
     ship_all(&leader, &copied);
     assert_eq!(contents(&leader), contents(&copied));
 }
@@ -497,9 +488,6 @@ fn a_promoted_follower_shows_nothing_that_had_expired_by_its_leaders_clock() {
         ..one("short", "v")
     };
     write_announced(&leader, lasting);
-    while leader.last_sequence() < 2 {
-        std::thread::yield_now();
-    }
     ship_all(&leader, &follower);
     assert!(follower.get(b"short").is_some());
     // The leader's clock is two hours ahead, and it dies before it says what that removes.

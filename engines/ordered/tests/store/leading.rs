@@ -97,7 +97,7 @@ fn an_epoch_that_is_no_moment_stops_no_leader() {
         assert!(refused.to_string().contains("more than a day ahead"), "{refused}");
     }
     assert_eq!(leader.role(), Role::Leads);
-    write_announced(&leader, one("k", "v"));
+    leader.write_wait(one("k", "v")).unwrap();
 }
 
 /// Its last record is in a checkpoint alone, and the store that it asks has another one in that place.
@@ -107,10 +107,7 @@ fn a_last_record_that_only_a_checkpoint_has_is_taken_for_the_same_within_one_epo
     let (leader, other) = followed(parent.path(), 2);
     other.promote().unwrap();
     for store in [&leader, &other] {
-        store.write_wait(one("k", "alike")).unwrap();
-        while store.last_sequence() < 3 {
-            std::thread::yield_now();
-        }
+        write_announced(store, one("k", "alike"));
     }
     other.checkpoint().unwrap();
     other.close().unwrap();
@@ -121,9 +118,6 @@ fn a_last_record_that_only_a_checkpoint_has_is_taken_for_the_same_within_one_epo
     assert!(matches!(pull(&leader, has), Err(PullError::NotLeader(_))));
     leader.promote().unwrap();
     write_announced(&leader, one("more", "v"));
-    while leader.last_sequence() < 4 {
-        std::thread::yield_now();
-    }
     assert!(matches!(pull(&leader, has), Err(PullError::Gone(3))));
 }
 
@@ -135,9 +129,6 @@ fn a_follower_that_was_promoted_by_mistake_is_told_to_begin_with_a_copy() {
     follower.promote().unwrap();
     follower.close().unwrap();
     write_announced(&leader, one("k", "v"));
-    while leader.last_sequence() < 3 {
-        std::thread::yield_now();
-    }
     let follower = open(&parent.path().join("b"), Some("a:1"));
     let has = follower.position().unwrap();
     assert!(matches!(pull(&leader, has), Err(PullError::NotLeader(_))));
