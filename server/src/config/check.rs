@@ -1,7 +1,8 @@
 //! What can be known to be wrong before anything is opened or bound.
 //! It opens no table, store or model; those say more themselves. Its invariant: every problem names its key and a hint.
 
-use super::{Config, Listen, Server, machine, nodes, resp, secret, tls, web};
+use super::machine::{self, SOCKET_PATH_BYTES_MAX};
+use super::{Config, Listen, Server, nodes, resp, secret, tls, web};
 use millpond_catalog::{Problem, paths_mut};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -89,8 +90,7 @@ pub(super) fn check(config: &Config) -> Result<(), Problem> {
 fn check_followers(config: &Config) -> Result<(), String> {
     for (name, section) in &config.ordered {
         let Some(leader) = &section.follow else { continue };
-        millpond_nodes::check_address(leader)
-            .map_err(|why| format!("ordered.{name}.follow is {leader:?}: {why}"))?;
+        check_leader(leader).map_err(|why| format!("ordered.{name}.follow is {leader:?}: {why}"))?;
         if let Some(key) = own_address(&config.server, leader) {
             return Err(format!(
                 "ordered.{name}.follow is {leader:?}, where this server listens itself ({key}); name the server that takes the store's writes, \
@@ -104,6 +104,22 @@ fn check_followers(config: &Config) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// The path of a socket may have whatever a path has.
+fn check_leader(address: &str) -> Result<(), &'static str> {
+    let Some(path) = address.strip_prefix("unix:") else {
+        return millpond_nodes::check_address(address);
+    };
+    if path.is_empty() {
+        Err("no path follows unix:")
+    } else if path.contains(char::REPLACEMENT_CHARACTER) {
+        Err("the name of its folder is not UTF-8: name the socket by another path")
+    } else if path.len() > SOCKET_PATH_BYTES_MAX {
+        Err("choose another path, of at most 107 bytes")
+    } else {
+        Ok(())
+    }
 }
 
 /// The key by which the server listens at an address, as far as the address says so without being looked up.

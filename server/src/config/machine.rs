@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 /// Where the kernel says which processors there are.
 const PROCESSORS: &str = "/sys/devices/system/cpu/online";
 /// Of `sockaddr_un`, without the zero behind it (Linux' unix(7)).
-const SOCKET_PATH_BYTES_MAX: usize = 107;
+pub(super) const SOCKET_PATH_BYTES_MAX: usize = 107;
 
 /// Looks whether they are there.
 pub(super) fn check(config: &Config) -> Result<(), String> {

@@ -421,6 +421,17 @@ fn a_store_does_not_follow_its_own_server() {
         &[],
         "s.sock\", where this server listens itself (server.listen_also[0])",
     );
+    // A path may have what an address may not; what is wrong with the next key shows that it passed.
+    let follow = |leader: &str, expected: &str| {
+        let store =
+            format!("[ordered.s]\npath = \"s\"\nfollow = \"{leader}\"\nfollow_token_file = \"m.onnx\"");
+        check(&store, &[], expected);
+    };
+    follow("unix:/two words, and a comma", "m.onnx is empty");
+    follow("unix:", "no path follows unix:");
+    follow("unix:/\u{fffd}/s", "folder is not UTF-8");
+    follow(&format!("unix:/{}", "s".repeat(107)), "at most 107 bytes");
+    follow("two words:7", "a space");
     // Loopback addresses of the other family are not its own.
     let other = "[server]\nlisten = \"0.0.0.0:9\"\n[ordered.s]\npath = \"s\"\nfollow = \"[::1]:9\"\nfollow_token_file = \"m.onnx\"";
     check(other, &[], "m.onnx is empty");
