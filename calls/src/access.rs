@@ -180,7 +180,7 @@ impl Access {
         if gate.token && gate.groups.is_empty() && self.admin.is_empty() {
             return refused(format!(
                 "{name} is off, because no token opens it; name it in access.tokens.GROUP.methods (its whole name: PREFIX* does \
-                 not), or set admin.token or admin.token_file in the configuration"
+                 not), or set admin.token or admin.token_file in the configuration (AUTH takes a group's token alone)"
             ));
         }
         let Some(given) = given else {
