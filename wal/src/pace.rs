@@ -68,7 +68,7 @@ impl Pace {
 /// returns when there is work, with an empty group when the queue was nudged, and `None` once the queue is closed and empty.
 pub fn next_group<W: Work>(
     queue: &Queue<W>,
-    log: &mut Option<Log>,
+    mut log: Option<&mut Log>,
     bytes_max: usize,
     longest: Option<Duration>,
 ) -> Option<Vec<Pending<W>>> {

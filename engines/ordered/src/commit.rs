@@ -33,8 +33,7 @@ const PART_OPERATIONS: usize = 64;
 
 pub(crate) struct Committer {
     pub index: Arc<Index>,
-    /// Gone once it is finished.
-    pub log: Option<Log>,
+    pub log: Log,
     pub durability: Durability,
     pub next_version: u64,
     /// A group is no larger than a segment, if its writes allow it.
@@ -58,23 +57,22 @@ impl Committer {
         let bytes_max = segment_bytes_max.min(GROUP_BYTES_MAX);
         let mut sweep = Sweep::default();
         let mut wait = self.wait(&sweep);
-        while let Some(group) = next_group(queue, &mut self.log, bytes_max, wait) {
+        while let Some(group) = next_group(queue, Some(&mut self.log), bytes_max, wait) {
             self.show_held();
             self.commit(group);
             self.sweep(&mut sweep);
             self.replicate();
             wait = self.wait(&sweep);
             // A follower that has nothing yet may become a copy of any store.
-            let has_any = |log: &Log| log.next_sequence() > 1 || self.replication.may_write().is_ok();
-            if let Some(log) = self.log.as_mut().filter(|log| has_any(log)) {
+            if self.log.next_sequence() > 1 || self.replication.may_write().is_ok() {
                 // Memory lacks what is held back, and a checkpoint would stand for it.
                 let held = self.held.is_some();
-                self.checkpoints.attend(log, self.next_version, !held);
+                self.checkpoints.attend(&mut self.log, self.next_version, !held);
             }
         }
         self.checkpoints.stop();
         // What was acknowledged does not wait for the end of another file's sync.
-        let finished = self.log.map_or(Ok(()), Log::finish);
+        let finished = self.log.finish();
         self.replication
             .note_closed(finished.is_ok() || self.durability.syncs_each_group());
         drop(self.checkpoints);
@@ -94,7 +92,6 @@ impl Committer {
         if self.replication.may_write().is_err() || self.held.is_some() {
             return;
         }
-        let Some(log) = &mut self.log else { return };
         let counts = self.checkpoints.counts();
         let due = match sweep.wait(&self.index, &self.room) {
             None => Due::default(),
@@ -105,13 +102,13 @@ impl Committer {
             // Others may have removed what could not be.
             return counts.swept(None);
         }
-        if let Some(error) = log.read_only() {
+        if let Some(error) = self.log.read_only() {
             counts.swept(Some(error));
             return sweep.failed(due);
         }
         let versions = (self.next_version, self.index.clock().now_ms());
         let accepted = Accepted::removing(due.keys.iter().cloned(), versions);
-        let appended = log.append(&[&accepted]);
+        let appended = self.log.append(&[&accepted]);
         counts.swept(appended.as_ref().err().map(|failure| &*failure.error));
         match appended {
             Ok(()) => {
@@ -132,7 +129,7 @@ impl Committer {
     /// Commits the longest run of writes from the front that one append may cover.
     fn commit_some(&mut self, left: &mut VecDeque<Pending<Write>>) {
         // Batches that only read are refused too: after a copy that was taken in by half, memory is no state of the store.
-        if let Some(error) = self.log.as_ref().and_then(Log::read_only) {
+        if let Some(error) = self.log.read_only() {
             for pending in left.drain(..) {
                 pending.reply.send(Err(WriteError::ReadOnly(error.clone())));
             }
@@ -203,14 +200,11 @@ impl Committer {
 
     /// Whether there was anything for the log.
     fn write(&mut self, group: &[Judged]) -> Result<bool, Failure> {
-        let Some(log) = &mut self.log else {
-            return Ok(false);
-        };
         let accepted = group.iter().filter_map(|(_, verdict)| verdict.as_ref().ok());
         // A batch that only reads leaves nothing in the log.
         let accepted = accepted.filter(|accepted| !accepted.changes.is_empty());
         let records: Vec<&Accepted> = accepted.flat_map(Accepted::records).collect();
-        log.append(&records).map(|()| !records.is_empty())
+        self.log.append(&records).map(|()| !records.is_empty())
     }
 
     /// Shows the group to readers, then answers it.

@@ -129,7 +129,7 @@ impl Store {
         let replication = Replication::open(dir, queue.clone(), opened, role, copies)?;
         let committer = Committer {
             index: index.clone(),
-            log: Some(log),
+            log,
             durability,
             next_version: recovered.next_number,
             segment_bytes_max,
@@ -182,22 +182,22 @@ impl Store {
         lock: Option<File>,
     ) -> Result<Store, Error> {
         let (mut meet, mut replication) = (None, None);
-        let (durability, read_only, memory) = match &writer {
+        let (durability, read_only, memory, room) = match &writer {
             Writer::Log(committer, met) => {
                 meet = Some(met.clone());
                 replication = Some(committer.replication.share());
-                let log = committer.log.as_ref();
+                let read_only = committer.log.watch_read_only();
+                (committer.durability, read_only, None, committer.room.clone())
+            }
+            Writer::Memory(memory) => {
+                let room = memory.room().clone();
                 (
-                    committer.durability,
-                    log.map(Log::watch_read_only).unwrap_or_default(),
-                    None,
+                    Durability::Memory,
+                    ReadOnly::default(),
+                    Some(memory.clone()),
+                    room,
                 )
             }
-            Writer::Memory(memory) => (Durability::Memory, ReadOnly::default(), Some(memory.clone())),
-        };
-        let room = match &writer {
-            Writer::Log(committer, _) => committer.room.clone(),
-            Writer::Memory(memory) => memory.room().clone(),
         };
         let thread = LogThread::start("ordered-log", &queue, lock, move |queue| match writer {
             Writer::Log(committer, _) => committer.run(queue),

@@ -106,7 +106,7 @@ impl Committer {
         loop {
             let sweep = self.state.ttl_ms.map(|_| SWEEP);
             let longest = self.compaction.wait().into_iter().chain(sweep).min();
-            let Some(group) = next_group(queue, &mut self.log, bytes_max, longest) else {
+            let Some(group) = next_group(queue, self.log.as_mut(), bytes_max, longest) else {
                 break;
             };
             let is_idle = group.is_empty();

@@ -30,14 +30,10 @@ impl Committer {
     /// Shows what was appended, once a follower has it where one must. Should none have it in time, its callers are answered that nobody knows,
     /// and it is held back.
     pub(super) fn settle(&mut self, what: Appended) {
-        let Some(log) = self
-            .log
-            .as_ref()
-            .filter(|_| self.replication.acknowledge == Acknowledge::Follower)
-        else {
+        if self.replication.acknowledge != Acknowledge::Follower {
             return self.show(what);
-        };
-        let last = log.next_sequence() - 1;
+        }
+        let last = self.log.next_sequence() - 1;
         self.held = Some(Held { what, last });
         let Some(why) = self.wait_for_follower(last) else {
             return self.release();
@@ -83,7 +79,7 @@ impl Committer {
                 return Some(Unacknowledged::Late { waited_ms });
             }
             // What is to be synced at intervals is, whatever else is waited for.
-            let sync_in = self.log.as_mut().and_then(|log| log.keep_pace(now));
+            let sync_in = self.log.keep_pace(now);
             is_closed = shared.wait_for_nudge(sync_in.map_or(left, |sync_in| sync_in.min(left)));
             self.serve_desk();
         }

@@ -78,11 +78,8 @@ impl Committer {
 
     /// A read-only log is not announced: its last records may never have been shown. Nor is what is held back.
     fn say_end(&self) {
-        if self.held.is_some() {
-            return;
-        }
-        if let Some(log) = self.log.as_ref().filter(|log| log.read_only().is_none()) {
-            self.replication.wrote(log.next_sequence() - 1);
+        if self.held.is_none() && self.log.read_only().is_none() {
+            self.replication.wrote(self.log.next_sequence() - 1);
         }
     }
 }

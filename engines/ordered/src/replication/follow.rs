@@ -120,7 +120,7 @@ impl Committer {
             return Err(FollowError::NotFollowing(replication.role().as_str()));
         };
         let has_checkpoint = self.checkpoints.has_one();
-        let log = self.log.as_mut().ok_or(FollowError::Closed)?;
+        let log = &mut self.log;
         let history = next_history(log, shipment, has_checkpoint)?;
         // What had expired there has here, also once it leads; not by a clock that is wrong.
         let leaders_ms =
@@ -171,7 +171,7 @@ impl Committer {
             Role::Follows { .. } | Role::Unpromoted => 0,
             Role::Fenced { epoch } => epoch,
         };
-        let log = self.log.as_mut().ok_or(FollowError::Closed)?;
+        let log = &mut self.log;
         let History { epoch, id } = log.history().ok_or(FollowError::Empty)?;
         if log.next_sequence() == 1 && !self.checkpoints.has_one() {
             return Err(FollowError::Empty);

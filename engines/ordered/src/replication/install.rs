@@ -63,7 +63,7 @@ impl Committer {
         if self.checkpoints.is_writing() {
             return Err(FollowError::Busy);
         }
-        let log = self.log.as_mut().ok_or(FollowError::Closed)?;
+        let log = &mut self.log;
         // Should a sync of what is thrown away fail, it fails before.
         log.wait_for_sync();
         if let Some(error) = log.read_only() {
@@ -79,9 +79,7 @@ impl Committer {
         let reason = format!(
             "a copy of the leader's was not taken in to its end ({why}): start the store again, which goes on with it"
         );
-        if let Some(log) = &mut self.log {
-            log.give_up(reason);
-        }
+        self.log.give_up(reason);
     }
 
     /// Reads the folder into memory, over what is there, and goes on in its log.
@@ -111,7 +109,7 @@ impl Committer {
         });
         let recovered = recovered.map_err(FollowError::from_storage)?;
         self.index.clock().observe(last_ms);
-        let log = self.log.as_mut().ok_or(FollowError::Closed)?;
+        let log = &mut self.log;
         log.open_again(&recovered).map_err(FollowError::from_storage)?;
         self.next_version = recovered.next_number;
         self.checkpoints.replaced(log.bytes(), foot.length, foot.time_ms);
