@@ -121,7 +121,7 @@ fn looked(cell: &Cell<'_>) -> Looked {
 
 /// Whether an entry has expired by then.
 pub(crate) fn is_over(now_ms: u64, expires_ms: u64) -> bool {
-    (1..=now_ms).contains(&expires_ms)
+    expires_ms != 0 && expires_ms <= now_ms
 }
 
 pub(crate) struct Index {
@@ -314,7 +314,7 @@ impl Index {
 
     /// Visits entries of a range in order, or from its end, 1,024 or a MiB of large values at one moment, and at most as many, and bytes
     /// of keys and values, as the scan says; the key behind them, if it lies in the range.
-    pub fn scan(&self, range: &Range, scan: &Scan, visit: &mut dyn FnMut(Entry<'_>)) -> Option<Vec<u8>> {
+    pub fn scan(&self, range: &Range, scan: &Scan, mut visit: impl FnMut(Entry<'_>)) -> Option<Vec<u8>> {
         let (mut visited, mut passed, mut bytes, mut next) = (0, 0, 0, None);
         let least = if self.expiring() > 0 { PASSED_AT_ONCE } else { 1 };
         let span = Span {
@@ -334,7 +334,7 @@ impl Index {
             }
             bytes += entry.key.len() + entry.value.len();
             // One entry is visited whatever it has.
-            if visited == scan.limit || visited > 0 && bytes > scan.bytes_max {
+            if visited == scan.limit || bytes > scan.bytes_max && visited > 0 {
                 next = Some(entry.key.to_vec());
                 return false;
             }

@@ -242,7 +242,8 @@ impl Store {
     /// No lock is held while `visit` runs. Every 1,024 entries, or a MiB of large values, are one consistent view; a put that
     /// comes between two such views may show in the second only.
     pub fn scan(&self, scan: &Scan, visit: &mut dyn FnMut(&[u8], &[u8])) -> Option<Vec<u8>> {
-        self.scan_entries(scan, &mut |entry| visit(entry.key, entry.value))
+        let visit = |entry: Entry<'_>| visit(entry.key, entry.value);
+        self.handle.index.scan(&Range::of(scan)?, scan, visit)
     }
 
     /// The same with the kinds of values.

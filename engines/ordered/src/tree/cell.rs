@@ -20,12 +20,29 @@ const LONG: u64 = 1;
 const EXPIRES: u64 = 2;
 const LIST: u64 = 4;
 const FORM_BITS: u32 = 3;
+const FORM_MASK: u64 = LONG | EXPIRES | LIST;
 /// Of a short entry: length of the value, length of the key, version.
 const SHORT_VALUE_BITS: u32 = 9;
 const SHORT_KEY_BITS: u32 = 5;
 const SHORT_VERSION_SHIFT: u32 = FORM_BITS + SHORT_VALUE_BITS + SHORT_KEY_BITS;
+/// Bytes of a plain entry at most.
+pub(super) const PLAIN_BYTES_MAX: usize = WORD + (1 << SHORT_KEY_BITS) + (1 << SHORT_VALUE_BITS) - 2;
 /// Of a long one: length of the key, length of the value. Its version has a word.
 const LONG_KEY_BITS: u32 = 20;
+
+/// Lengths of key and value, and the version, of a plain entry, by the word before its key: most are short, do not expire and are no lists.
+#[inline(always)]
+pub(super) fn plain(word: u64) -> Option<(usize, usize, u64)> {
+    let lengths = || {
+        let key = bits(word, FORM_BITS + SHORT_VALUE_BITS, SHORT_KEY_BITS);
+        (
+            key,
+            bits(word, FORM_BITS, SHORT_VALUE_BITS),
+            word >> SHORT_VERSION_SHIFT,
+        )
+    };
+    (word & FORM_MASK == 0).then(lengths)
+}
 
 /// What is written.
 #[derive(Debug, Clone, Copy)]

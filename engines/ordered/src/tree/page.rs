@@ -6,18 +6,23 @@ use std::cell::RefCell;
 use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::cell::{Content, Parts, copy_bytes};
+use super::cell::{Content, PLAIN_BYTES_MAX, Parts, copy_bytes, plain};
 use super::heap::Heap;
 use super::leaf::{LEAF_WORDS, Leaf, OUTSIDE, PLACE_MASK, SLOTS};
-use super::node::LINE_WORDS;
+use super::node::{LINE_WORDS, Node};
 use super::schedule::point;
 
+use millpond_prefetch::prefetch;
+
 const WORD: usize = size_of::<u64>();
+const LEAF_BYTES: usize = LEAF_WORDS * WORD;
+/// A leaf's words, and as many behind them as a plain entry can name at most: the compiler sees that its parts are there, and checks no bounds.
+const WORDS: usize = LEAF_WORDS + PLAIN_BYTES_MAX.div_ceil(WORD);
 /// Bytes of entries in the heap after which no more are copied at once.
 const OUTSIDE_MAX: usize = 1 << 20;
 
 struct Page {
-    words: Box<[[u8; WORD]; LEAF_WORDS]>,
+    words: Box<[[u8; WORD]; WORDS]>,
     /// Entries of the heap, and where each begins.
     outside: Vec<u8>,
     begins: Vec<usize>,
@@ -73,7 +78,7 @@ impl Copied {
 impl Page {
     fn new() -> Page {
         Page {
-            words: Box::new([[0; WORD]; LEAF_WORDS]),
+            words: Box::new([[0; WORD]; WORDS]),
             outside: Vec::new(),
             begins: Vec::new(),
             begin: 0,
@@ -93,13 +98,14 @@ impl Page {
         (from, to): (usize, usize),
         wanted: &Wanted<'_>,
         outside_max: usize,
+        ahead: &[AtomicU64],
     ) {
         // Its head, its slots and its entries; what is between them is not in use.
         let (slots_end, entries_begin) = leaf.used_words();
         for words in [0..slots_end, entries_begin..LEAF_WORDS] {
             let places = self.words.get_mut(words.clone()).unwrap_or_default();
-            let words = leaf.page().get(words).unwrap_or_default();
-            copy_words(words, places);
+            let ahead = ahead.get(words.clone()).unwrap_or_default();
+            copy_words(leaf.page().get(words).unwrap_or_default(), places, ahead);
         }
         self.outside.clear();
         self.begins.clear();
@@ -164,27 +170,35 @@ impl Page {
 
     /// Visits the entries, until `visit` says that it is enough; whether it did not.
     pub fn visit(&self, visit: &mut impl FnMut(Content<'_>) -> bool) -> bool {
-        let slots = self.words.get(SLOTS + self.begin..SLOTS + self.end);
-        let mut slots = slots.unwrap_or_default().iter();
         let mut begins = self.begins.iter();
-        let page = self.words.as_flattened();
-        while let Some(slot) = match self.order {
-            Order::Ascending => slots.next(),
-            Order::Descending => slots.next_back(),
-        } {
-            let slot = u64::from_le_bytes(*slot);
-            let (bytes, begin) = match slot & OUTSIDE {
-                0 => (page, (slot & PLACE_MASK) as usize),
-                _ => (
-                    self.outside.as_slice(),
-                    begins.next().copied().unwrap_or_default(),
-                ),
-            };
-            if !visit(self.content(bytes, begin)) {
-                return false;
-            }
-        }
-        true
+        // By place in either order: `visit` stands here once, so that it is inlined.
+        (0..self.len()).all(|number| {
+            let slot = self.slot(self.place(number));
+            let place = (slot & PLACE_MASK) as usize;
+            visit(match slot & OUTSIDE {
+                0 => self
+                    .plain(place)
+                    .unwrap_or_else(|| self.content(self.words.as_flattened(), place)),
+                _ => self.content(&self.outside, begins.next().copied().unwrap_or_default()),
+            })
+        })
+    }
+
+    /// The entry that begins at a byte of the page, if it is plain.
+    #[inline(always)]
+    fn plain(&self, begin: usize) -> Option<Content<'_>> {
+        let (_, page) = self.words.as_flattened().split_at(begin % LEAF_BYTES);
+        let (word, page) = page.split_first_chunk()?;
+        let (key_len, value_len, version) = plain(u64::from_le_bytes(*word))?;
+        let (key, rest) = page.split_at_checked(key_len)?;
+        let value_len = if self.values.has(false) { value_len } else { 0 };
+        Some(Content {
+            key,
+            value: rest.get(..value_len)?,
+            version,
+            expires_ms: 0,
+            is_list: false,
+        })
     }
 
     /// The entry that begins at a byte.
@@ -229,15 +243,19 @@ impl Page {
     }
 }
 
-/// Copies words; lines of eight take half of what single ones do.
-fn copy_words(words: &[AtomicU64], places: &mut [[u8; WORD]]) {
+/// Copies words; lines of eight take half of what single ones do. With each line it brings one of `ahead`, which is copied next: all lines asked
+/// for at once are more than a core has under way, and some do not come.
+fn copy_words(words: &[AtomicU64], places: &mut [[u8; WORD]], ahead: &[AtomicU64]) {
     let copy = |(place, word): (&mut [u8; WORD], &AtomicU64)| {
         point();
         *place = word.load(Ordering::Relaxed).to_le_bytes();
     };
     let (lines, rest) = words.as_chunks::<LINE_WORDS>();
     let (to_lines, to_rest) = places.as_chunks_mut::<LINE_WORDS>();
+    let (ahead, _) = ahead.as_chunks::<LINE_WORDS>();
+    let mut ahead = ahead.iter();
     for (to_line, line) in to_lines.iter_mut().zip(lines) {
+        ahead.next().into_iter().for_each(prefetch);
         to_line.iter_mut().zip(line).for_each(copy);
     }
     to_rest.iter_mut().zip(rest).for_each(copy);
@@ -261,8 +279,14 @@ impl Pages {
         self.entries
     }
 
-    /// Copies of a leaf what is wanted; whether there is to be no more behind it.
-    pub fn copy(&mut self, leaf: Leaf<'_>, heap: &Heap, wanted: &Wanted<'_>) -> bool {
+    /// Copies of a leaf what is wanted; whether there is to be no more behind it. Meanwhile the memory of `ahead` is brought, which is copied next.
+    pub fn copy(
+        &mut self,
+        leaf: Leaf<'_>,
+        heap: &Heap,
+        wanted: &Wanted<'_>,
+        ahead: Option<&Node<'_>>,
+    ) -> bool {
         let to = wanted.before.map(|key| leaf.entries_below(heap, key));
         let to = to.unwrap_or(leaf.count());
         let from = wanted.from.map_or(0, |key| match wanted.order {
@@ -289,6 +313,7 @@ impl Pages {
             (from, to),
             wanted,
             OUTSIDE_MAX.saturating_sub(self.outside),
+            ahead.map(|node| node.words).unwrap_or_default(),
         );
         self.used += 1;
         self.entries += page.len();

@@ -38,7 +38,7 @@ impl<'k> Span<'k> {
 
 /// Entries of a leaf, about.
 const LEAF_ENTRIES: usize = 40;
-/// Leaves behind the first that are brought at once.
+/// Leaves behind the first whose first lines are brought at once.
 const BROUGHT_MAX: usize = 3;
 
 impl Tree {
@@ -94,10 +94,12 @@ impl Tree {
             all.push(seen);
             let leaf = seen.node.leaf();
             let right = leaf.0.right();
-            let behind = right.and_then(|right| self.node(right));
-            behind.iter().for_each(Node::bring_whole);
+            // Where this one has enough, the next one would be brought for nothing.
+            let goes_on = pages.entries() + leaf.count() < span.entries_max;
+            let ahead = right.filter(|_| goes_on).and_then(|right| self.node(right));
             // The key that a leaf ends with lies elsewhere in memory: it is read where it matters.
-            let is_enough = pages.copy(leaf, &self.heap, &wanted) || span.ends_in(&leaf.0, &self.heap);
+            let is_enough =
+                pages.copy(leaf, &self.heap, &wanted, ahead.as_ref()) || span.ends_in(&leaf.0, &self.heap);
             if is_enough || right.is_none() {
                 let next = pages.key_behind(leaf, &self.heap);
                 return still(&all, next.filter(|next| span.has_more_from(next)));
@@ -107,7 +109,7 @@ impl Tree {
         }
     }
 
-    /// The leaf that a scan begins in. The memory of those behind it is on its way, as far as the node above knows them.
+    /// The leaf that a scan begins in. Its memory is on its way, and the first line of those behind it, as far as the node above knows them.
     fn begin_pages(&self, span: &Span<'_>) -> Result<Seen<'_>, Again> {
         let above = self.descend(span.start, 1)?;
         if above.node.level() == 0 {
@@ -121,7 +123,7 @@ impl Tree {
             let nodes = || (first..=last).filter_map(|at| self.node(inner.child(at)));
             // Where their pages are is looked up side by side.
             nodes().filter_map(|node| node.words.first()).for_each(prefetch);
-            nodes().for_each(|node| node.bring_whole());
+            nodes().take(1).for_each(|node| node.bring_whole());
         }
         let leaf = self.step_to(above, Tree::named(&above, place))?;
         let leaf = self.descend_from(leaf, span.start, 0)?;
@@ -135,7 +137,7 @@ impl Tree {
         let (mut held, mut key) = (Held::default(), Some(span.start.to_vec()));
         while let Some(from) = key {
             let leaf = self.hold(&mut held, &from, Near::default()).leaf();
-            let is_enough = pages.copy(leaf, &self.heap, &wanted);
+            let is_enough = pages.copy(leaf, &self.heap, &wanted, None);
             wanted.from = None;
             key = pages
                 .key_behind(leaf, &self.heap)
@@ -168,7 +170,7 @@ impl Tree {
             all.push(seen);
             let leaf = seen.node.leaf();
             let wanted = span.wanted(Order::Descending, (Some(span.start), before.as_deref()));
-            let is_enough = pages.copy(leaf, &self.heap, &wanted);
+            let is_enough = pages.copy(leaf, &self.heap, &wanted, None);
             let next = pages
                 .key_behind(leaf, &self.heap)
                 .filter(|next| span.has_more_before(next));
@@ -258,7 +260,7 @@ impl Tree {
         let wanted = span.wanted(Order::Descending, (Some(span.start), span.end));
         let (mut next, mut is_enough) = (None, false);
         for leaf in held.nodes.iter().rev().map(Node::leaf) {
-            is_enough = pages.copy(leaf, &self.heap, &wanted);
+            is_enough = pages.copy(leaf, &self.heap, &wanted, None);
             next = pages
                 .key_behind(leaf, &self.heap)
                 .filter(|next| span.has_more_before(next));

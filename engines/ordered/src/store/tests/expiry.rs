@@ -155,7 +155,7 @@ fn a_scan_passes_over_many_that_have_expired_and_says_where_it_is() {
         };
         let mut found = Vec::new();
         let range = crate::scan::Range::of(&scan).unwrap();
-        let cursor = index.scan(&range, &scan, &mut |entry| found.push(entry.key.to_vec()));
+        let cursor = index.scan(&range, &scan, |entry| found.push(entry.key.to_vec()));
         (found, cursor)
     };
     assert_eq!(scan(false, None).0, [0_u32.to_be_bytes()]);
