@@ -10,7 +10,7 @@ use crate::halt::Halt;
 use crate::nodes::{Roads, look_up};
 use crate::{Error, Shared};
 use copying::Copying;
-use millpond_engines_ordered::{FollowError, Role, Shipment, Store};
+use millpond_engines_ordered::{FollowError, Position, Role, Shipment, Store};
 use millpond_net::{OutwardTls, OutwardTlsFiles, TlsKeys};
 use millpond_nodes::{Node, TLS};
 use millpond_wire_frame::Limits;
@@ -134,6 +134,54 @@ impl Following {
                 }
             }
         }
+        self.tell_of_promotion(link);
+    }
+
+    /// Where the store was promoted, tells the leader that it followed, until that has heard or the server stops: it refuses writes from then
+    /// on, and where it had one follower alone nobody else would tell it.
+    fn tell_of_promotion(&mut self, mut link: Option<Asked>) {
+        let mut pause = AGAIN;
+        self.said = None;
+        while self.store.role() == Role::Leads && !self.halt.is_stopped() {
+            let told = self.tell(&mut link);
+            let Err(problem) = told else {
+                tracing::info!(
+                    store = self.table,
+                    old = self.leader,
+                    "the old leader of an ordered store was told of the promotion: it takes no writes any more"
+                );
+                return;
+            };
+            link = None;
+            if self.said.is_none() {
+                tracing::warn!(
+                    store = self.table,
+                    old = self.leader,
+                    problem,
+                    "the old leader of an ordered store could not be told of the promotion: stop it, where it runs; it is told once it answers"
+                );
+                self.said = Some(problem);
+            }
+            if self.halt.within(pause) {
+                return;
+            }
+            pause = (pause * 2).min(AGAIN_MAX);
+        }
+    }
+
+    /// A question in the new epoch, which the old leader refuses.
+    fn tell(&self, link: &mut Option<Asked>) -> Result<(), String> {
+        let position = self.store.position().map_err(|error| error.to_string())?;
+        let asked = match link {
+            Some(link) => link,
+            None => link.insert(self.connect()?),
+        };
+        match self.ask(asked, &position, Duration::ZERO) {
+            // It was promoted itself meanwhile.
+            Ok(_) => Ok(()),
+            Err(LinkError::Refused(status)) if status.code == Code::NotLeader => Ok(()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 
     /// One question, and its answer into the store.
@@ -146,24 +194,8 @@ impl Following {
         if self.copying.is_some() {
             return self.copy(asked_of);
         }
-        let (link, node, token) = &mut *asked_of;
-        let call = schema::Call {
-            table: Some(self.table.as_str().into()),
-            follower: self.name.as_str().into(),
-            history: position.history.as_slice().into(),
-            epoch: position.epoch,
-            position: position.sequence,
-            record_epoch: position.mark.map(|mark| mark.epoch),
-            record_crc32c: position.mark.map(|mark| u64::from(mark.crc32c)),
-            partial: position.partial,
-            bytes_max: Some(self.bytes_max(SHIPMENT_BYTES)),
-            wait_ms: WAIT.as_millis() as u64,
-        };
         let asked = Instant::now();
-        let method = (OrderedFollow::NAME, Some(token.as_str()));
-        let answer =
-            link.call::<schema::Call<'_>, schema::Answer<'static>>(node, method, &call, WAIT + ANSWER_MAX);
-        let answer = match answer {
+        let answer = match self.ask(asked_of, &position, WAIT) {
             Ok(answer) => answer,
             Err(LinkError::Refused(status)) if status.code == Code::LogGone => return self.copy(asked_of),
             Err(error) => return Err(error.to_string()),
@@ -182,6 +214,29 @@ impl Following {
             Err(FollowError::NotFollowing(_)) => Ok(()),
             Err(error) => Err(error.to_string()),
         }
+    }
+
+    /// Asks for the records behind a position; the leader may wait so long for the first.
+    fn ask(
+        &self,
+        (link, node, token): &mut Asked,
+        position: &Position,
+        wait: Duration,
+    ) -> Result<schema::Answer<'static>, LinkError> {
+        let call = schema::Call {
+            table: Some(self.table.as_str().into()),
+            follower: self.name.as_str().into(),
+            history: position.history.as_slice().into(),
+            epoch: position.epoch,
+            position: position.sequence,
+            record_epoch: position.mark.map(|mark| mark.epoch),
+            record_crc32c: position.mark.map(|mark| u64::from(mark.crc32c)),
+            partial: position.partial,
+            bytes_max: Some(self.bytes_max(SHIPMENT_BYTES)),
+            wait_ms: wait.as_millis() as u64,
+        };
+        let method = (OrderedFollow::NAME, Some(token.as_str()));
+        link.call::<schema::Call<'_>, schema::Answer<'static>>(node, method, &call, wait + ANSWER_MAX)
     }
 
     /// So many bytes are asked for at once, as far as a frame holds them.

@@ -158,6 +158,8 @@ fn a_store_follows_another_through_restarts_and_takes_over() {
 
     // Either is started again; the follower goes on from its own log.
     assert!(leader.terminate().success());
+    let c = folder();
+    copy(&a.path().join("events"), &c.path().join("events"));
     assert!(follower.terminate().success());
     let follower = start(b.path(), Some(&at(a.path())));
     let (_, read) = follower.call("ordered.get", &json!({"keys": ["k19"]}));
@@ -180,11 +182,15 @@ fn a_store_follows_another_through_restarts_and_takes_over() {
     assert!(said.contains("behind record 25"), "{said}");
     puts(&follower, 25, 27);
     assert_eq!(replication(&follower)["role"], json!("leader"));
-    refuses_who_knows_of_the_promotion(&leader, &follower);
-    // Started again as it was configured it follows, and its old leader hears of the promotion.
+    // The old leader is told; one that nobody tells goes on.
+    leader.wait_for("millpond_store_leads{store=\"events\"}", |leads| leads == 0);
+    wait_for_log(&b, "was told of the promotion");
+    let untold = start(c.path(), None);
+    refuses_who_knows_of_the_promotion(&untold, &follower);
+    assert!(untold.terminate().success());
+    // Started again as it was configured it follows.
     assert!(follower.terminate().success());
     let follower = start(b.path(), Some(&at(a.path())));
-    leader.wait_for("millpond_store_leads{store=\"events\"}", |leads| leads == 0);
     let (status, refused) = put(&leader, "late");
     assert_eq!((status, &refused["code"]), (421, &json!(30115)), "{refused}");
     assert_eq!(replication(&leader)["role"], json!("fenced"));
@@ -201,6 +207,15 @@ fn a_store_follows_another_through_restarts_and_takes_over() {
     assert!(has(&old, "k29") && !has(&old, "late"));
     assert!(old.terminate().success());
     assert!(follower.terminate().success());
+}
+
+/// Copies the files of a store that is closed.
+fn copy(store: &Path, to: &Path) {
+    std::fs::create_dir(to).unwrap();
+    for file in std::fs::read_dir(store).unwrap() {
+        let file = file.unwrap();
+        std::fs::copy(file.path(), to.join(file.file_name())).unwrap();
+    }
 }
 
 /// A caller that knows the promoted store's epoch gets nothing of the old leader, which has not heard of it; others do, and it is not fenced.

@@ -196,6 +196,7 @@ impl Committer {
         tracing::warn!(
             epoch = history.epoch,
             record = promoted.sequence,
+            dir = %replication.dir.display(),
             "an ordered store was promoted: it takes writes from here on"
         );
         Ok(promoted)
