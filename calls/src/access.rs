@@ -198,7 +198,7 @@ impl Access {
         }
         let by_name = match gate.token {
             true => {
-                ": of a group whose methods have its whole name (PREFIX* does not mean it), or the admin's"
+                ": of a group whose methods have its whole name (PREFIX* does not mean it), or the admin's, which AUTH does not take"
             }
             false => "",
         };

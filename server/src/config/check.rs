@@ -135,7 +135,7 @@ fn own_address(server: &Server, address: &str) -> Option<String> {
         }
         (Listen::Unix(own), Err(_)) => address
             .strip_prefix("unix:")
-            .is_some_and(|path| own == Path::new(path)),
+            .is_some_and(|path| machine::followed(own) == machine::followed(Path::new(path))),
         _ => false,
     };
     let mut listens = server.listens().into_iter();

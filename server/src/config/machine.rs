@@ -111,7 +111,7 @@ fn check_socket(path: &Path) -> Result<(), &'static str> {
 }
 
 /// The path by its folder's own name, or as it stands where that folder is not there.
-fn followed(path: &Path) -> PathBuf {
+pub(super) fn followed(path: &Path) -> PathBuf {
     let real = path
         .parent()
         .zip(path.file_name())

@@ -45,7 +45,7 @@ impl Resp {
     }
 }
 
-/// The number of the store that `default_store` names, where its section says none and nothing else has it.
+/// The number of the default store, where its section says none and nothing else has it.
 const DEFAULT_STORES: u32 = 0;
 
 /// A table or a store that has a number.
@@ -73,7 +73,8 @@ pub(crate) fn numbered(config: &Config) -> Vec<Numbered<'_>> {
         })
     });
     let mut numbered: Vec<Numbered<'_>> = tables.chain(stores).collect();
-    let default = config.default_store.as_deref();
+    let only = || config.ordered.keys().next().filter(|_| config.ordered.len() == 1);
+    let default = config.default_store.as_ref().or_else(only).map(String::as_str);
     let has_none = |name: &&str| {
         let store = config.ordered.get(*name);
         store.is_none_or(|store| store.resp_database.is_none())
@@ -163,7 +164,8 @@ mod tests {
             assert_eq!(found, expected, "{text}");
         };
         const STORE: &str = "[ordered.s]\ndurability = \"memory\"\n";
-        check(STORE, &[]);
+        check(STORE, &[(0, "s")]);
+        check(&format!("{STORE}[ordered.t]\ndurability = \"memory\""), &[]);
         check(&format!("{STORE}resp_database = 4"), &[(4, "s")]);
         check(&format!("default_store = \"s\"\n{STORE}"), &[(0, "s")]);
         check(
@@ -186,6 +188,10 @@ mod tests {
             Err("features.a.resp_database says nothing without a RESP port"),
         );
         check("[server.resp]\n", Err("server.resp serves nothing"));
+        check(
+            "[ordered.s]\npath = \"s\"\n[server.resp]\n",
+            Ok(Some("127.0.0.1:13502")),
+        );
         check(
             &with("[features.b]\npath = \"t\"\nresp_database = 3\n[server.resp]\n"),
             Err("features.a.resp_database and features.b.resp_database are both 3"),

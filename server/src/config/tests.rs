@@ -414,13 +414,17 @@ fn a_store_does_not_follow_its_own_server() {
     refused("listen = \"0.0.0.0:9\"", "127.0.0.1:9", "server.listen");
     refused("listen_also = [\"[::1]:7\"]", "[::1]:7", "server.listen_also[0]");
     refused("listen_also = [\"unix:/s\"]", "unix:/s", "server.listen_also[0]");
-    // Of the file's folder, both.
-    let relative = "[server]\nlisten_also = [\"unix:s.sock\"]\n[ordered.s]\npath = \"s\"\nfollow = \"unix:s.sock\"\nfollow_token_file = \"t\"";
-    check(
-        relative,
-        &[],
-        "s.sock\", where this server listens itself (server.listen_also[0])",
-    );
+    // Of the file's folder, both, however its path is spelt.
+    for path in ["s.sock", "./s.sock", "t/../s.sock"] {
+        let relative = format!(
+            "[server]\nlisten_also = [\"unix:s.sock\"]\n[ordered.s]\npath = \"s\"\nfollow = \"unix:{path}\"\nfollow_token_file = \"t\""
+        );
+        check(
+            &relative,
+            &[],
+            "s.sock\", where this server listens itself (server.listen_also[0])",
+        );
+    }
     // A path may have what an address may not; what is wrong with the next key shows that it passed.
     let follow = |leader: &str, expected: &str| {
         let store =
