@@ -15,7 +15,7 @@ schema! {
         table: Optional<Text>,
         /// Least key, inclusive.
         start: Optional<Bytes>,
-        /// Greatest key, exclusive.
+        /// Greatest key, exclusive; nothing is in the range where it is not above `start`, with `reverse` too.
         end: Optional<Bytes>,
         /// Keys that begin so.
         prefix: Optional<Bytes>,
