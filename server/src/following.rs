@@ -106,6 +106,16 @@ struct Following {
 /// A connection to the leader, who that is, and the token that is shown there.
 type Asked = (Link, Node, String);
 
+/// What became of a promotion's word to the old leader.
+enum Told {
+    /// It does not lead any more.
+    Heard,
+    /// It answers otherwise, and would again.
+    Refused(String),
+    /// It did not answer.
+    Lost(String),
+}
+
 impl Following {
     fn run(mut self) {
         let mut link = None;
@@ -140,20 +150,33 @@ impl Following {
     /// Where the store was promoted, tells the leader that it followed, until that has heard or the server stops: it refuses writes from then
     /// on, and where it had one follower alone nobody else would tell it.
     fn tell_of_promotion(&mut self, mut link: Option<Asked>) {
+        // A copy that was not whole is given up.
+        (self.copying, self.said) = (None, None);
+        let Ok(position) = self.store.position() else {
+            return;
+        };
         let mut pause = AGAIN;
-        self.said = None;
         while self.store.role() == Role::Leads && !self.halt.is_stopped() {
-            let told = self.tell(&mut link);
-            let Err(problem) = told else {
-                tracing::info!(
-                    store = self.table,
-                    old = self.leader,
-                    "the old leader of an ordered store was told of the promotion: it takes no writes any more"
-                );
-                return;
+            let problem = match self.tell(&mut link, &position) {
+                Told::Heard => {
+                    return tracing::info!(
+                        store = self.table,
+                        old = self.leader,
+                        "the old leader of an ordered store was told of the promotion: it takes no writes any more"
+                    );
+                }
+                Told::Refused(answer) => {
+                    return tracing::warn!(
+                        store = self.table,
+                        old = self.leader,
+                        answer,
+                        "the server that this ordered store followed takes no word of the promotion: see to it that one server alone leads the store"
+                    );
+                }
+                Told::Lost(problem) => problem,
             };
             link = None;
-            if self.said.is_none() {
+            if self.said.as_ref() != Some(&problem) {
                 tracing::warn!(
                     store = self.table,
                     old = self.leader,
@@ -169,18 +192,23 @@ impl Following {
         }
     }
 
-    /// A question in the new epoch, which the old leader refuses.
-    fn tell(&self, link: &mut Option<Asked>) -> Result<(), String> {
-        let position = self.store.position().map_err(|error| error.to_string())?;
+    /// A question in the new epoch, which the old leader refuses; how much of its log this store has is no matter.
+    fn tell(&self, link: &mut Option<Asked>, position: &Position) -> Told {
         let asked = match link {
             Some(link) => link,
-            None => link.insert(self.connect()?),
+            None => match self.connect() {
+                Ok(asked) => link.insert(asked),
+                Err(problem) => return Told::Lost(problem),
+            },
         };
-        match self.ask(asked, &position, Duration::ZERO) {
-            // It was promoted itself meanwhile.
-            Ok(_) => Ok(()),
-            Err(LinkError::Refused(status)) if status.code == Code::NotLeader => Ok(()),
-            Err(error) => Err(error.to_string()),
+        match self.ask(asked, position, Duration::ZERO) {
+            Ok(answer) => Told::Refused(format!("it leads in epoch {}", answer.epoch)),
+            Err(LinkError::Refused(status)) => match status.code {
+                Code::NotLeader => Told::Heard,
+                Code::Overloaded | Code::Stopping => Told::Lost(LinkError::Refused(status).to_string()),
+                _ => Told::Refused(LinkError::Refused(status).to_string()),
+            },
+            Err(error) => Told::Lost(error.to_string()),
         }
     }
 

@@ -8,8 +8,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\
-The store begins a new epoch, and takes none of its old leader's records any more. What the old leader had not sent is not here. It is told \
-within seconds and refuses writes from then on; where it cannot be reached, the promoted server's log says so: stop it. Take ordered.NAME.follow out of the configuration of the server that was promoted before its next \
+The store begins a new epoch, and takes none of its old leader's records any more. What the old leader had not sent is not here. Where \
+this store follows it by its configuration, it is told within seconds and refuses writes from then on; the promoted server's log says so, or \
+says to stop it. Take ordered.NAME.follow out of the configuration of the server that was promoted before its next \
 start. Then set follow on the old leader and start it again; it needs a copy of this store only if its log is refused as one that has gone \
 another way (docs/operations.md).
 

@@ -113,6 +113,8 @@ fn check_leader(address: &str) -> Result<(), &'static str> {
     };
     if path.is_empty() {
         Err("no path follows unix:")
+    } else if path.contains(char::is_control) {
+        Err("it has a control character inside")
     } else if path.contains(char::REPLACEMENT_CHARACTER) {
         Err("the name of its folder is not UTF-8: name the socket by another path")
     } else if path.len() > SOCKET_PATH_BYTES_MAX {

@@ -433,6 +433,7 @@ fn a_store_does_not_follow_its_own_server() {
     };
     follow("unix:/two words, and a comma", "m.onnx is empty");
     follow("unix:", "no path follows unix:");
+    follow("unix:/a\\u0000", "a control character");
     follow("unix:/\u{fffd}/s", "folder is not UTF-8");
     follow(&format!("unix:/{}", "s".repeat(107)), "at most 107 bytes");
     follow("two words:7", "a space");
